@@ -1,0 +1,51 @@
+/* The ingress: SMTP listeners and sessions on the reactor's event loop, relay control, trace headers, spooling, and
+ * admission into the queue by group commit. It knows the dispatcher only through struct ingress_sink, so that the two
+ * stay apart. Blocks never.
+ *
+ * One message through it: a session's engine says SMTP_EV_DATA; the ingress takes buffer budget; chunks are spooled
+ * (memory, above SPOOL_THRESHOLD an unlinked temporary file); at SMTP_EV_MESSAGE the Received header is made, the
+ * message split at its first empty line and queued for admission; while one commit is in flight others gather; with
+ * the commit each session answers "250 2.0.0 Ok: queued as ID", and the message goes to a worker at once where
+ * sink->reserve() had promised a place, else the dispatcher is woken (coalesced, DISPATCH_WAKE_INTERVAL). */
+#ifndef PEPSI_INGRESS_INGRESS_H
+#define PEPSI_INGRESS_INGRESS_H
+
+#include "config/config.h"
+#include "proto/wire/wire.h"
+#include "store/queue.h"
+
+#include <event2/event.h>
+
+/* What the ingress needs from the dispatcher. */
+struct ingress_sink {
+	void *arg;
+	/* Asks for a place at `stage` for one message of this size: true promises that hand_off() will be taken. */
+	bool (*reserve)(void *arg, const char *stage, const char *sender_key, size_t octets);
+	/* Gives a reserved place back (the commit failed). */
+	void (*unreserve)(void *arg, const char *stage, const char *sender_key, size_t octets);
+	/* The committed row, status running, with its content; strings live during the call. body_fd: memfd or
+	 * temporary file holding the body (item->body_in_fd), owned by the callee from now on; else -1. */
+	void (*hand_off)(void *arg, const char *stage, const char *sender_key, const struct wire_item *item, int body_fd);
+	/* Rows were committed as pending at `stage`. */
+	void (*wake)(void *arg, const char *stage);
+};
+
+struct ingress;
+
+/* Binds the listeners of all [listener-*] sections (before privileges are dropped; port 25). Messages about every socket that cannot be bound
+ * go into faults. NULL when there is any. */
+struct ingress *ingress_new(const struct config *c, struct config_faults *faults);
+/* Begins to accept. admission: connection of role pepsi-ingress, owned by the caller; may be down: 451 then. */
+int ingress_start(struct ingress *in, struct event_base *base, struct store_conn *admission, const struct ingress_sink *sink);
+/* The admission connection came or went (the state callback of store_conn is the reactor's). */
+void ingress_database(struct ingress *in, bool up);
+/* New configuration: limits and networks for new sessions; listeners stay (those that came or went are logged: restart). */
+void ingress_reload(struct ingress *in, const struct config *c);
+/* Stops accepting; ends idle sessions with 421; calls done when the last is gone or after grace_s. */
+void ingress_drain(struct ingress *in, unsigned grace_s, void (*done)(void *arg), void *arg);
+void ingress_free(struct ingress *in);
+/* Prometheus lines ("pepsi_smtp_…"); counts for `pepsi status`: accepted messages, sessions now, and so on as a JSON object text. */
+void ingress_metrics(struct ingress *in, struct buf *out);
+void ingress_status(struct ingress *in, struct buf *out_json);
+
+#endif

@@ -1,0 +1,47 @@
+/* One asynchronous database connection of the reactor, driven by libevent: libpq pipeline mode, prepared statements,
+ * reconnect with decorrelated backoff. Typed calls on it are in queue.h; SQL text stays inside core/store.
+ *
+ * Calls made while the connection is away fail at once with STORE_AWAY through their callback (never re-entrantly: from
+ * the event loop). Each call is a transaction of its own unless its description says otherwise; callbacks come in the
+ * order of the calls. No explicit BEGIN is ever sent. */
+#ifndef PEPSI_STORE_CONN_H
+#define PEPSI_STORE_CONN_H
+
+#include "base/str.h"
+
+#include <event2/event.h>
+
+struct store_conn;
+
+enum store_rc {
+	STORE_OK = 0,
+	STORE_AWAY = -1,    /* no connection, or it broke before the answer: whether it happened is unknown */
+	STORE_REFUSED = -2, /* the database said no (constraint, grant, bad text); not done */
+	STORE_RETRY = -3,   /* serialization failure or deadlock after all retries; not done */
+	STORE_FULL = -4,    /* disk full, out of memory, too many connections; not done */
+};
+
+struct store_params {
+	const char *conninfo; /* libpq connection string or URI ("postgres://" too) */
+	const char *role;     /* user to connect as when conninfo names none; NULL: libpq's default */
+	const char *set_role; /* SET ROLE after connecting, where the server grants it; NULL: no */
+	const char *name;     /* application_name, "pepsi dispatch" */
+	bool async_commit;    /* synchronous_commit = off for this connection (never for admission) */
+};
+
+/* Called on each change; up is false with err (libpq's text, one line) when it went away. */
+typedef void (*store_state_fn)(void *arg, struct store_conn *c, bool up, const char *err);
+/* LISTEN notifications of this connection. */
+typedef void (*store_notify_fn)(void *arg, const char *channel, const char *payload);
+
+/* Begins to connect; params are copied. NULL when memory is out. */
+struct store_conn *store_conn_open(struct event_base *base, const struct store_params *params, store_state_fn state, void *arg);
+/* Pending callbacks are called with STORE_AWAY. Accepts NULL. */
+void store_conn_close(struct store_conn *c);
+bool store_conn_up(const struct store_conn *c);
+/* Requests sent and not yet answered. */
+unsigned store_conn_pending(const struct store_conn *c);
+/* LISTEN on channels (n names), again after each reconnect. Such a connection should serve nothing else. */
+int store_conn_listen(struct store_conn *c, const char *const *channels, size_t n, store_notify_fn fn, void *arg);
+
+#endif

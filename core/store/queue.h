@@ -1,0 +1,100 @@
+/* Typed asynchronous calls on the queue, for the reactor: admission, claims, recovery, statistics, and the operator's
+ * views. The SQL behind them is in queue_*.c and db/procedures.sql. Everything passed in is copied before return. */
+#ifndef PEPSI_STORE_QUEUE_H
+#define PEPSI_STORE_QUEUE_H
+
+#include "store/conn.h"
+
+typedef void (*store_done_fn)(void *arg, enum store_rc rc, const char *err);
+
+/* --- admission (connection of role pepsi-ingress, synchronous commit) --- */
+
+/* Reserves n consecutive-or-not queue ids; ids is valid during the call back. Bodies take the id of the message that
+ * brought them, from the same sequence. */
+typedef void (*store_ids_fn)(void *arg, enum store_rc rc, const int64_t *ids, size_t n);
+void store_reserve_ids(struct store_conn *c, unsigned n, store_ids_fn fn, void *arg);
+
+struct store_message {
+	int64_t id;
+	const char *stage;
+	bool running;          /* handed to a worker right after the commit: inserted `running`, else `pending` */
+	int64_t received_at;   /* microseconds */
+	struct str mail_from;
+	const struct str *rcpts;
+	size_t n_rcpts;
+	struct str state;      /* JSON object */
+	struct str headers, body;
+};
+/* One pipelined batch closed by one sync: one commit. rcs[i] is valid for each message: STORE_OK only after the commit. When the batch fails for a
+ * reason of one row (not STORE_AWAY), the rows are retried one by one inside, so that a bad one does not fail its neighbours.
+ * msgs need not outlive the call (copied into the protocol buffer). */
+typedef void (*store_admit_fn)(void *arg, const enum store_rc *rcs, size_t n);
+void store_admit(struct store_conn *c, const struct store_message *msgs, size_t n, store_admit_fn fn, void *arg);
+
+/* --- dispatcher (role pepsi) --- */
+
+struct store_claimed {
+	int64_t id;
+	unsigned stage; /* index into the stages of the call */
+};
+/* One UPDATE … RETURNING: up to limits[i] pending rows of stages[i], oldest first, become running. */
+typedef void (*store_claim_fn)(void *arg, enum store_rc rc, const struct store_claimed *rows, size_t n);
+void store_claim(struct store_conn *c, const char *const *stages, const int32_t *limits, size_t n, store_claim_fn fn, void *arg);
+/* Paused rows whose timeout has come become pending. next_due: microseconds (wall clock) of the earliest still paused, or 0. */
+typedef void (*store_due_fn)(void *arg, enum store_rc rc, unsigned requeued, int64_t next_due);
+void store_requeue_due(struct store_conn *c, store_due_fn fn, void *arg);
+/* running → pending: these ids (n > 0), or all that are left from a former life (n = 0). */
+typedef void (*store_count_fn)(void *arg, enum store_rc rc, unsigned n);
+void store_release(struct store_conn *c, const int64_t *ids, size_t n, store_count_fn fn, void *arg);
+/* Which of these rows still exist and are still running at that stage: what a dead worker left unanswered. */
+typedef void (*store_still_fn)(void *arg, enum store_rc rc, const int64_t *ids, size_t n);
+void store_still_running(struct store_conn *c, const char *stage, const int64_t *ids, size_t n, store_still_fn fn, void *arg);
+/* Books a crash or an overrun on a running row: state.dispatch_error, a count; at the limit-th it becomes `failed`
+ * (crash) or `timeout` (overrun), before that it is pending again. *became: 1 when it reached the end. */
+typedef void (*store_blame_fn)(void *arg, enum store_rc rc, bool ended);
+void store_blame(struct store_conn *c, int64_t id, bool overrun, unsigned limit, const char *report_json, store_blame_fn fn, void *arg);
+
+struct store_stage_delta {
+	const char *stage;
+	int64_t messages, time_us, kills, crashes;
+};
+void store_flush_stats(struct store_conn *c, const struct store_stage_delta *d, size_t n, int64_t messages_failed,
+    int64_t serialization_failures, store_done_fn fn, void *arg);
+/* NOTIFY workqueue, for writers outside the dispatcher. */
+void store_notify(struct store_conn *c, store_done_fn fn, void *arg);
+/* Sweeps bodies that no row refers to. */
+void store_body_gc(struct store_conn *c, store_count_fn fn, void *arg);
+
+/* --- views and repairs for the operator (role pepsi) --- */
+
+/* Everything in one snapshot, so that accepted = delivered + bounced + discarded + total holds at any moment. */
+struct store_counts {
+	int64_t total, pending, running, paused, failed, timeout;
+	int64_t accepted, delivered, bounced, discarded; /* since the database was made; accepted counts every row that
+	                                                    came into being: mail in, reports, splits, side messages */
+	int64_t received;                                /* of these, through admission */
+};
+typedef void (*store_counts_fn)(void *arg, enum store_rc rc, const struct store_counts *counts);
+void store_counts(struct store_conn *c, store_counts_fn fn, void *arg);
+
+/* Answers are JSON text as interfaces and manual pages describe it. */
+typedef void (*store_json_fn)(void *arg, enum store_rc rc, const char *json, const char *err);
+struct store_filter {
+	const char *stage, *status, *sender, *recipient; /* NULL: any */
+	int64_t id;                                      /* 0: any */
+	int64_t after_id;                                /* paging: only larger ids */
+	unsigned limit;                                  /* rows; 0: 1000 */
+};
+void store_queue_list(struct store_conn *c, const struct store_filter *f, store_json_fn fn, void *arg);
+void store_queue_show(struct store_conn *c, int64_t id, store_json_fn fn, void *arg); /* "null": no such row */
+/* The raw message from octet `offset`, at most `limit` octets, in data (not JSON); n 0 at the end. total < 0: no such row. */
+typedef void (*store_data_fn)(void *arg, enum store_rc rc, struct str data, int64_t total);
+void store_queue_cat(struct store_conn *c, int64_t id, int64_t offset, int32_t limit, store_data_fn fn, void *arg);
+/* Never touch running rows; count says how many were changed. */
+void store_queue_delete(struct store_conn *c, const struct store_filter *f, store_count_fn fn, void *arg);
+void store_queue_retry(struct store_conn *c, const struct store_filter *f, store_count_fn fn, void *arg);
+void store_queue_set_stage(struct store_conn *c, const struct store_filter *f, const char *stage, store_count_fn fn, void *arg);
+/* stage_stats and dispatch_stats as JSON. */
+void store_stats(struct store_conn *c, store_json_fn fn, void *arg);
+
+#endif

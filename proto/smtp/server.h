@@ -1,0 +1,136 @@
+/* The SMTP server engine (RFC 5321): octets in, events and reply octets out. It knows no socket, clock or database.
+ *
+ * One message through it, told. The caller feeds what it read, asks for events until there are none, and writes what
+ * smtp_server_out() holds:
+ *
+ *     smtp_server_feed(s, "MAIL FROM:<a@example.org>\r\nRCPT TO:<b@example.net>\r\nDATA\r\n", …)
+ *     smtp_server_next → SMTP_EV_MAIL       the caller looks at tx->mail_from and calls smtp_server_accept(s, NULL)
+ *     smtp_server_next → SMTP_EV_RCPT       … relay control: smtp_server_accept() or smtp_server_reject()
+ *     smtp_server_next → SMTP_EV_DATA       the caller makes room for a message and accepts: 354 goes out
+ *     smtp_server_next → 0                  nothing more to do with this input
+ *     smtp_server_feed(s, "Subject: x\r\n\r\nhello\r\n.\r\nQUIT\r\n", …)
+ *     smtp_server_next → SMTP_EV_CHUNK      ev.chunk: message octets, dots undone; no answer wanted
+ *     smtp_server_next → SMTP_EV_MESSAGE    the message is whole; the caller commits it (this may take a while: the engine
+ *                                           waits, pipelined input stays inside) and answers accept("… queued as 17")
+ *     smtp_server_next → SMTP_EV_QUIT       221 is in the output; write it and close
+ *
+ * Line ends are decided here and nowhere else: only CR LF ends a line, only CR LF . CR LF ends a message; a bare CR, a
+ * bare LF or a NUL inside DATA makes the message be refused (550 5.6.0) after it was read to its true end, without an
+ * SMTP_EV_MESSAGE (SMTP_EV_ABORT instead). */
+#ifndef PROTO_SMTP_SERVER_H
+#define PROTO_SMTP_SERVER_H
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/str.h"
+
+struct smtp_server;
+
+/* Extensions that can be switched (smtp_server_conf.extensions). */
+#define SMTP_EXT_PIPELINING (1u << 0)
+#define SMTP_EXT_SIZE (1u << 1)
+#define SMTP_EXT_8BITMIME (1u << 2)
+#define SMTP_EXT_SMTPUTF8 (1u << 3)
+#define SMTP_EXT_ENHANCEDSTATUSCODES (1u << 4)
+#define SMTP_EXT_DSN (1u << 5)
+#define SMTP_EXT_STARTTLS (1u << 6) /* offered outside TLS only */
+#define SMTP_EXT_ALL_PLAIN                                                                                             \
+	(SMTP_EXT_PIPELINING | SMTP_EXT_SIZE | SMTP_EXT_8BITMIME | SMTP_EXT_SMTPUTF8 | SMTP_EXT_ENHANCEDSTATUSCODES |     \
+	    SMTP_EXT_DSN)
+
+struct smtp_server_conf { /* must outlive the engine */
+	struct str hostname;       /* banner, EHLO */
+	unsigned extensions;       /* SMTP_EXT_* */
+	uint64_t size_limit;       /* octets of a message; 0: none */
+	unsigned max_recipients;   /* per transaction; more get 452 4.5.3 */
+	unsigned max_errors;       /* protocol errors and refusals in a session; then 421 and close */
+	unsigned max_hops;         /* not checked here: the caller counts Received (kept with the other limits) */
+};
+
+/* RFC 3461 parameters and others as they came; strings live in the transaction. */
+enum smtp_body { SMTP_BODY_7BIT, SMTP_BODY_8BITMIME };
+#define SMTP_NOTIFY_NEVER 1u
+#define SMTP_NOTIFY_SUCCESS 2u
+#define SMTP_NOTIFY_FAILURE 4u
+#define SMTP_NOTIFY_DELAY 8u
+
+struct smtp_rcpt {
+	struct str address;   /* local@domain without <>; "postmaster" alone is allowed (RFC 5321 §4.5.1) */
+	struct str local, domain; /* parts of it; domain empty for bare postmaster */
+	unsigned notify;      /* SMTP_NOTIFY_* or 0: not given */
+	struct str orcpt;     /* as sent, "rfc822;xtext"; empty: not given */
+};
+
+struct smtp_transaction {
+	struct arena *arena;      /* lives until the transaction is over; the caller may allocate from it */
+	struct str mail_from;     /* empty: the null sender */
+	struct str mail_domain;
+	uint64_t size;            /* SIZE=, 0: not given */
+	enum smtp_body body;
+	bool smtputf8;
+	char ret;                 /* 'F', 'H' or 0 (RFC 3461 §4.3) */
+	struct str envid;         /* as sent (xtext) */
+	struct smtp_rcpt *rcpts;  /* accepted ones */
+	unsigned n_rcpts;
+};
+
+enum smtp_event_kind {
+	SMTP_EV_NONE,
+	SMTP_EV_HELO,     /* ev.text is the name, ev.esmtp; answer accept/reject */
+	SMTP_EV_MAIL,     /* ev.tx; answer */
+	SMTP_EV_RCPT,     /* ev.tx, ev.rcpt (not in tx->rcpts until accepted); answer */
+	SMTP_EV_DATA,     /* ev.tx has recipients; accept sends 354 */
+	SMTP_EV_CHUNK,    /* ev.chunk: lives until the next call; no answer */
+	SMTP_EV_MESSAGE,  /* whole message seen; answer decides it, the transaction is over with the answer */
+	SMTP_EV_ABORT,    /* a transaction with a started message ended without one (refused content, size, connection
+	                     end, RSET): drop what was spooled; no answer. ev.text says why */
+	SMTP_EV_RESET,    /* RSET, EHLO or a new state: the transaction is gone; no answer */
+	SMTP_EV_STARTTLS, /* input buffer was empty, 220 is in the output: write it, start TLS, then smtp_server_tls_started */
+	SMTP_EV_VRFY,     /* ev.text; answer (accept(NULL) gives 252) */
+	SMTP_EV_QUIT,     /* 221 is in the output: write it and close */
+	SMTP_EV_CLOSE,    /* the engine ended the session (421 in the output): write it and close */
+};
+
+struct smtp_event {
+	enum smtp_event_kind kind;
+	struct smtp_transaction *tx;
+	struct smtp_rcpt *rcpt;
+	struct str chunk, text;
+	bool esmtp;
+};
+
+/* A reply of the caller's: code 2xx..5xx, enhanced status "2.1.5" (left out by the engine where not negotiated), text
+ * of one or several lines separated by \n; printable ASCII or UTF-8, anything else is replaced by '?'. */
+struct smtp_reply {
+	unsigned code;
+	const char *status;
+	const char *text;
+};
+
+/* NULL when memory is out. The banner (220) is in the output at once. */
+struct smtp_server *smtp_server_new(const struct smtp_server_conf *conf);
+void smtp_server_free(struct smtp_server *s);
+/* Takes all of it (copied; at most SMTP_SERVER_INPUT_MAX is kept, so stop reading while smtp_server_wants_input() is
+ * false). Returns 0, or -1: out of memory or overfed; close the connection. */
+#define SMTP_SERVER_INPUT_MAX (256u * 1024)
+int smtp_server_feed(struct smtp_server *s, const char *p, size_t n);
+/* The peer closed its side: the next events end a started transaction. */
+void smtp_server_eof(struct smtp_server *s);
+/* 1: *ret is filled. 0: nothing to do until input, or until the pending event is answered. */
+int smtp_server_next(struct smtp_server *s, struct smtp_event *ret);
+/* Answers to the pending event. NULL: the usual text ("2.1.0 Ok"). */
+void smtp_server_accept(struct smtp_server *s, const struct smtp_reply *reply);
+void smtp_server_reject(struct smtp_server *s, const struct smtp_reply *reply);
+/* Ends the session with 421 (time-out, shutdown, too many): SMTP_EV_ABORT if needed, then SMTP_EV_CLOSE follow. */
+void smtp_server_shutdown(struct smtp_server *s, const char *status, const char *text);
+bool smtp_server_wants_input(const struct smtp_server *s);
+/* Is the client owed nothing and in no transaction (a drain may end it here)? */
+bool smtp_server_idle(const struct smtp_server *s);
+/* TLS is up: everything learnt in plaintext is forgotten (RFC 3207 §4.2). */
+void smtp_server_tls_started(struct smtp_server *s);
+/* Reply octets to write; the caller consumes what it wrote by buf_consume(). */
+struct buf *smtp_server_out(struct smtp_server *s);
+/* The printable state name, for logs. */
+const char *smtp_server_state_name(const struct smtp_server *s);
+
+#endif
