@@ -305,7 +305,7 @@ void flight_read(struct dispatch *d, struct worker *w)
 		log_error(NULL, "stage=%s pid=%d event=worker-garbage hint=\"its status channel is out of step; killing it\"",
 		    w->stage->name, (int)w->pid);
 		end = true;
-		if (w->pid && !w->exited)
+		if (w->pid && !w->exited && !w->n_flights) /* with work in hand, pool_worker_gone() does it */
 			d->sp.kill(d->sp.arg, w->pid, SIGKILL);
 	}
 	if (end)

@@ -40,6 +40,7 @@ static void flushed(void *arg, enum store_rc rc, const char *err)
 		if (rc != STORE_AWAY)
 			log_warn(NULL, "event=statistics-not-written reason=%s", log_qz(err));
 	}
+	dispatch_turn_soon(fl->d); /* a stop may be waiting for this */
 	free(fl->stages);
 	free(fl->deltas);
 	free(fl);

@@ -201,6 +201,8 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	(void)state;
+	if (db.blame_fn) /* as store_conn_close() would */
+		db.blame_fn(db.blame_arg, STORE_AWAY, false);
 	dispatch_free(d);
 	event_base_free(base);
 	config_free(conf);
@@ -368,6 +370,7 @@ static void test_lone_crash_is_blamed(void **state)
 	assert_non_null(strstr(db.report, "\"signal\":11"));
 	assert_int_equal(init_stage()->crashes, 1);
 	db.blame_fn(db.blame_arg, STORE_OK, true);
+	db.blame_fn = NULL;
 	assert_int_equal(init_stage()->in_flight, 0);
 	assert_int_equal(d->failed_total, 1);
 }
