@@ -1,7 +1,7 @@
 /* The commands of the control socket. Each works through typed calls of core/store or through struct admin_source; each
  * change leaves one line in the log that says who did what to how many messages. */
-#include "admin/show.h"
 #include "base/log.h"
+#include "config/schema.h"
 #include "control_internal.h"
 #include "json.h"
 
@@ -268,11 +268,9 @@ static void run_config(struct control_peer *c)
 	const struct admin *a = c->p.a;
 	const struct config *conf = a->source.config ? a->source.config(a->source.arg) : NULL;
 	struct buf json = BUF_INIT(CONTROL_ANSWER_MAX / 2);
-	if (conf)
-		admin_config_json(conf, &json);
 	if (!conf)
 		control_answer_error(c, "no configuration is in force", "");
-	else if (json.failed)
+	else if (config_show(conf, NULL, NULL, true, &json))
 		control_answer_error(c, "out of memory", "");
 	else
 		control_answer(c, buf_z(&json));

@@ -294,11 +294,11 @@ static unsigned of_address(const struct admin *a, uint64_t address)
 
 static int bind_one(struct admin *a, struct str word, const struct config_value *v, struct config_faults *faults)
 {
-	char text[128], host[80], err[256];
+	char host[80], err[256];
 	uint16_t port;
 	const char *file = v ? v->file : "";
 	unsigned line = v ? v->line : 0;
-	if (word.n >= sizeof text || config_parse_hostport(word, host, sizeof host, &port)) {
+	if (config_parse_hostport(word, host, sizeof host, &port)) {
 		config_fault_add(faults, file, line, false, "[pepsi-httpd] BIND: \"%.*s\" is not ADDRESS:PORT", STR_ARG(word));
 		return -1;
 	}
@@ -329,7 +329,7 @@ int admin_http_bind(struct admin *a, const struct config *c, struct config_fault
 	buf_free(&hosts);
 	if (!a->hosts)
 		return -1;
-	while (str_word(&rest, " \t,", &word))
+	while (str_word(&rest, " \t,", &word) && !str_ieq(word, STR("none")))
 		rc |= bind_one(a, word, config_get(c, "pepsi-httpd", "BIND"), faults);
 	return rc;
 }

@@ -94,6 +94,7 @@ static const struct pepsi_option pepsi_dispatch[] = {
 
 static const struct pepsi_option pepsi_httpd[] = {
 	STRING("BIND", SCHEMA_F_BIND, "127.0.0.1:8025", "numeric address and port of /healthz and /metrics, or none"),
+	LIST("HOSTS", 0, NULL, "further names a request may ask for; localhost, HOSTNAME and IP addresses always may"),
 };
 
 static const struct pepsi_option failure_bouncer[] = {
