@@ -89,6 +89,7 @@ struct pepsi_msg {
 	const char *json;               /* for the status line */
 	const char *event;              /* for the log: delivered, moved, … */
 	const char *reason;             /* or NULL */
+	bool refused;                   /* the database said no already; this is the pass that tells so */
 	size_t n_done;                  /* recipients the event is about */
 	enum log_level event_level;
 };
