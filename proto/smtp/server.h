@@ -55,7 +55,8 @@ enum smtp_body { SMTP_BODY_7BIT, SMTP_BODY_8BITMIME };
 #define SMTP_NOTIFY_DELAY 8u
 
 struct smtp_rcpt {
-	struct str address;   /* local@domain without <>; "postmaster" alone is allowed (RFC 5321 §4.5.1) */
+	struct str address;   /* local@domain without <>, quotes only where needed; "postmaster" alone is allowed
+	                         (RFC 5321 §4.5.1); a source route is gone */
 	struct str local, domain; /* parts of it; domain empty for bare postmaster */
 	unsigned notify;      /* SMTP_NOTIFY_* or 0: not given */
 	struct str orcpt;     /* as sent, "rfc822;xtext"; empty: not given */
@@ -83,12 +84,14 @@ enum smtp_event_kind {
 	SMTP_EV_CHUNK,    /* ev.chunk: lives until the next call; no answer */
 	SMTP_EV_MESSAGE,  /* whole message seen; answer decides it, the transaction is over with the answer */
 	SMTP_EV_ABORT,    /* a transaction with a started message ended without one (refused content, size, connection
-	                     end, RSET): drop what was spooled; no answer. ev.text says why */
-	SMTP_EV_RESET,    /* RSET, EHLO or a new state: the transaction is gone; no answer */
+	                     end): drop what was spooled; no answer. ev.text says why. Comes as soon as it is known, the
+	                     reply (550 5.6.0, 552 5.3.4) only when the message was read to its true end */
+	SMTP_EV_RESET,    /* RSET, EHLO or a new state: an open transaction is gone; no answer */
 	SMTP_EV_STARTTLS, /* input buffer was empty, 220 is in the output: write it, start TLS, then smtp_server_tls_started */
 	SMTP_EV_VRFY,     /* ev.text; answer (accept(NULL) gives 252) */
 	SMTP_EV_QUIT,     /* 221 is in the output: write it and close */
-	SMTP_EV_CLOSE,    /* the engine ended the session (421 in the output): write it and close */
+	SMTP_EV_CLOSE,    /* the engine ended the session (421, or a 5xx to abuse, in the output): write it and close.
+	                     ev.text says why. QUIT and CLOSE end an open transaction without SMTP_EV_RESET */
 };
 
 struct smtp_event {
@@ -111,20 +114,26 @@ struct smtp_reply {
 struct smtp_server *smtp_server_new(const struct smtp_server_conf *conf);
 void smtp_server_free(struct smtp_server *s);
 /* Takes all of it (copied; at most SMTP_SERVER_INPUT_MAX is kept, so stop reading while smtp_server_wants_input() is
- * false). Returns 0, or -1: out of memory or overfed; close the connection. */
+ * false; while it is true, up to SMTP_SERVER_FEED_MAX octets fit). Returns 0, or -1: out of memory or overfed, or
+ * plaintext between SMTP_EV_STARTTLS and smtp_server_tls_started(); close the connection. After the end of the
+ * session (QUIT, CLOSE) input is ignored. */
 #define SMTP_SERVER_INPUT_MAX (256u * 1024)
+#define SMTP_SERVER_FEED_MAX (64u * 1024)
 int smtp_server_feed(struct smtp_server *s, const char *p, size_t n);
-/* The peer closed its side: the next events end a started transaction. */
+/* The peer closed its side: what it sent before is still worked off, then come SMTP_EV_ABORT, if a message had begun,
+ * and SMTP_EV_CLOSE (with nothing to say to anybody). */
 void smtp_server_eof(struct smtp_server *s);
 /* 1: *ret is filled. 0: nothing to do until input, or until the pending event is answered. */
 int smtp_server_next(struct smtp_server *s, struct smtp_event *ret);
-/* Answers to the pending event. NULL: the usual text ("2.1.0 Ok"). */
+/* Answers to the pending event; ignored when none is pending (a late answer to an ended session). NULL: the usual text
+ * ("2.1.0 Ok"). */
 void smtp_server_accept(struct smtp_server *s, const struct smtp_reply *reply);
 void smtp_server_reject(struct smtp_server *s, const struct smtp_reply *reply);
 /* Ends the session with 421 (time-out, shutdown, too many): SMTP_EV_ABORT if needed, then SMTP_EV_CLOSE follow. */
 void smtp_server_shutdown(struct smtp_server *s, const char *status, const char *text);
 bool smtp_server_wants_input(const struct smtp_server *s);
-/* Is the client owed nothing and in no transaction (a drain may end it here)? */
+/* Is the client owed nothing (an answer, output to write, a command begun) and in no transaction? A drain may end it
+ * here by smtp_server_shutdown(). */
 bool smtp_server_idle(const struct smtp_server *s);
 /* TLS is up: everything learnt in plaintext is forgotten (RFC 3207 §4.2). */
 void smtp_server_tls_started(struct smtp_server *s);

@@ -1,0 +1,148 @@
+/* schema_check(), names and addresses: host name, networks, listeners, certificates. Looks at text only; whether an
+ * address can be bound or a file can be read shows at the start. */
+#include "check_internal.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+void check_net_value(struct check *k, const struct config_section *s, const struct config_entry *e,
+    const struct pepsi_option *o)
+{
+	struct str rest = str_from(e->v.value), w;
+	struct config_network net;
+	char z[INET6_ADDRSTRLEN];
+	if (o->flags & SCHEMA_F_HOSTNAME && e->v.value[0] && !strchr(e->v.value, '.'))
+		check_fault(k, s, e, true, "%s = %s has no dot: other servers expect a full name such as mx.example.org", o->name, e->v.value);
+	while (o->flags & SCHEMA_F_NETWORKS && str_word(&rest, " \t", &w)) {
+		if (config_network_parse(w, &net) != 1)
+			continue;
+		bool v4 = str_chr(w, ':') < 0;
+		if (inet_ntop(v4 ? AF_INET : AF_INET6, v4 ? net.addr + 12 : net.addr, z, sizeof z))
+			check_fault(k, s, e, true, "%s: %.*s has bits behind its prefix; taken as %s/%u", o->name, STR_ARG(w), z,
+			    v4 ? net.bits - 96u : net.bits);
+	}
+}
+
+void check_listener(struct check *k, const struct config_section *s)
+{
+	const struct config_entry *protocol = check_entry(s, "PROTOCOL"), *cert = NULL, *key = NULL;
+	size_t certs = 0, keys = 0;
+	static const char *const later[] = { "submission", "submissions", "lmtp" };
+	for (size_t i = 0; protocol && i < sizeof later / sizeof *later; i++)
+		if (str_ieq(str_from(protocol->v.value), str_from(later[i])))
+			check_fault(k, s, protocol, false, "PROTOCOL = %s is not available in this version; only smtp is", later[i]);
+	for (size_t i = 0; i < s->n; i++) {
+		if (str_ieq(str_from(s->e[i].option), STR("TLS_CERT"))) {
+			cert = &s->e[i];
+			certs++;
+		} else if (str_ieq(str_from(s->e[i].option), STR("TLS_KEY"))) {
+			key = &s->e[i];
+			keys++;
+		}
+	}
+	if (certs > keys)
+		check_fault(k, s, cert, false, "[%s] has a TLS_CERT without its TLS_KEY", s->name);
+	else if (keys > certs)
+		check_fault(k, s, key, false, "[%s] has a TLS_KEY without its TLS_CERT", s->name);
+	else if (certs > 1)
+		check_fault(k, s, cert, true, "only the first TLS_CERT and TLS_KEY of a listener are used in this version");
+	const struct config_entry *bind = check_entry(s, "BIND");
+	struct str rest = bind ? str_from(bind->v.value) : STR_NULL, w;
+	if (bind && !str_word(&rest, " \t", &w))
+		check_fault(k, s, bind, false, "BIND is empty: nothing to listen on");
+}
+
+struct address {
+	const struct config_section *s;
+	const struct config_entry *e;
+	unsigned char addr[16];
+	bool v4, any;
+	uint16_t port;
+	struct str text;
+};
+
+static int by_port(const void *a, const void *b)
+{
+	const struct address *x = a, *y = b;
+	if (x->port != y->port)
+		return x->port < y->port ? -1 : 1;
+	if (x->v4 != y->v4)
+		return x->v4 ? -1 : 1;
+	return x->e < y->e ? -1 : x->e > y->e ? 1 : (x->text.p > y->text.p) - (x->text.p < y->text.p);
+}
+
+/* Two sockets that cannot be bound side by side: the same port, and the same address or a wildcard of its family. */
+static bool clash(const struct address *a, const struct address *b)
+{
+	return a->port == b->port && a->v4 == b->v4 && (a->any || b->any || memcmp(a->addr, b->addr, sizeof a->addr) == 0);
+}
+
+static void collect(const struct config_section *s, const struct config_entry *e, struct address *all, size_t *n, size_t max)
+{
+	struct str rest = str_from(e->v.value), w;
+	static const unsigned char zero[16];
+	char host[64];
+	while (*n < max && str_word(&rest, " \t", &w)) {
+		struct address a = { .s = s, .e = e, .v4 = w.p[0] != '[', .text = w };
+		if (config_parse_hostport(w, host, sizeof host, &a.port) || inet_pton(a.v4 ? AF_INET : AF_INET6, host, a.addr) != 1)
+			continue;
+		a.any = memcmp(a.addr, zero, sizeof zero) == 0;
+		all[(*n)++] = a;
+	}
+}
+
+/* a is reported, b shown as the one that has the address; a default gives way in the telling. */
+static void report_clash(struct check *k, const struct address *a, const struct address *b)
+{
+	if (!a->e->v.file[0] && b->e->v.file[0]) {
+		const struct address *t = a;
+		a = b;
+		b = t;
+	}
+	struct buf where = BUF_INIT(8192);
+	if (b->e->v.file[0])
+		buf_addf(&where, "at %s:%u", b->e->v.file, b->e->v.line);
+	else
+		buf_addz(&where, b->s->file ? "by the command line" : "by default");
+	check_fault(k, a->s, a->e, false, "BIND = %.*s is taken: [%s] has %.*s %s", STR_ARG(a->text), b->s->name, STR_ARG(b->text),
+	    buf_z(&where));
+	buf_free(&where);
+}
+
+void check_addresses(struct check *k)
+{
+	enum { MAX = 4096 }; /* more sockets than any process may have by default */
+	struct address *all = calloc(MAX, sizeof *all);
+	size_t n = 0, listeners = 0;
+	const struct schema_section *t_http = schema_find("pepsi-httpd");
+	const struct config_section http = { .name = (char *)(uintptr_t)t_http->name };
+	const char *http_bind = schema_option("pepsi-httpd", "BIND")->def;
+	const struct config_entry http_default = { .v = { .value = http_bind, .file = "" } };
+	if (!all) {
+		config_fault_add(k->faults, "", 0, false, "memory is out");
+		return;
+	}
+	for (size_t i = 0; i < k->c->n; i++) {
+		const struct config_section *s = &k->c->s[i];
+		const struct schema_section *t = schema_find(s->name);
+		const struct config_entry *e = check_entry(s, "BIND");
+		bool listener = t && strcmp(t->name, "listener-*") == 0;
+		listeners += listener;
+		if (e && t && schema_option(s->name, "BIND"))
+			collect(s, e, all, &n, MAX);
+	}
+	if (!config_get(k->c, "pepsi-httpd", "BIND"))
+		collect(&http, &http_default, all, &n, MAX);
+	qsort(all, n, sizeof *all, by_port);
+	for (size_t i = 1; i < n; i++)
+		for (size_t j = i; j-- > 0 && all[j].port == all[i].port && all[j].v4 == all[i].v4;)
+			if (clash(&all[j], &all[i])) {
+				report_clash(k, &all[i], &all[j]);
+				break;
+			}
+	if (!listeners)
+		config_fault_add(k->faults, k->c->n_files ? k->c->files[0] : "", 0, true,
+		    "there is no [listener-NAME]: no mail can come in");
+	free(all);
+}

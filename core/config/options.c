@@ -1,0 +1,143 @@
+/* The option tables: every section and option the daemon and its tools know, with type, default, range and one line of
+ * help. The manual page, `pepsi config show` and the check all come from here. Modules bring their own tables.
+ * Defaults say why in the help where the number is not obvious. */
+#include "schema.h"
+
+#define COUNT(a) (sizeof(a) / sizeof(*(a)))
+#define STRING(NAME, FLAGS, DEF, HELP) { NAME, PEPSI_OPT_STRING, FLAGS, DEF, 0, 0, NULL, HELP }
+#define INT(NAME, FLAGS, DEF, MIN, MAX, HELP) { NAME, PEPSI_OPT_INT, FLAGS, DEF, MIN, MAX, NULL, HELP }
+#define BOOL(NAME, FLAGS, DEF, HELP) { NAME, PEPSI_OPT_BOOL, FLAGS, DEF, 0, 0, NULL, HELP }
+#define DURATION(NAME, FLAGS, DEF, MIN, MAX, HELP) { NAME, PEPSI_OPT_DURATION, FLAGS, DEF, MIN, MAX, NULL, HELP }
+#define SIZE(NAME, FLAGS, DEF, MIN, MAX, HELP) { NAME, PEPSI_OPT_SIZE, FLAGS, DEF, MIN, MAX, NULL, HELP }
+#define CHOICE(NAME, FLAGS, DEF, CHOICES, HELP) { NAME, PEPSI_OPT_CHOICE, FLAGS, DEF, 0, 0, CHOICES, HELP }
+#define PATH(NAME, FLAGS, DEF, HELP) { NAME, PEPSI_OPT_PATH, FLAGS, DEF, 0, 0, NULL, HELP }
+#define STAGE(NAME, FLAGS, HELP) { NAME, PEPSI_OPT_STAGE, FLAGS, NULL, 0, 0, NULL, HELP }
+#define LIST(NAME, FLAGS, DEF, CHOICES, HELP) { NAME, PEPSI_OPT_LIST, FLAGS, DEF, 0, 0, CHOICES, HELP }
+
+#define MINUTE 60
+#define HOUR 3600
+#define DAY 86400
+#define KIB INT64_C(1024)
+#define MIB (1024 * KIB)
+#define GIB (1024 * MIB)
+#define SECOND_US INT64_C(1000000)
+
+static const struct pepsi_option pepsi[] = {
+	STRING("HOSTNAME", SCHEMA_F_HOSTNAME, NULL,
+	    "name of this server: banner, EHLO, Received, authserv-id; default: the host's own full name"),
+	LIST("LOCAL_DOMAINS", SCHEMA_F_DOMAINS, NULL, NULL,
+	    "domains whose mail is accepted from anyone; *.example.org stands for subdomains"),
+	LIST("RELAY_NETWORKS", SCHEMA_F_NETWORKS, "127.0.0.0/8 ::1", NULL,
+	    "networks whose clients may send to any domain; they are also exempt from MAX_CONNECTIONS_PER_ADDRESS"),
+	BOOL("ALLOW_FUSION", SCHEMA_F_NO_EFFECT, "YES",
+	    "run successive stages of one account in one pass, without storing what lies between"),
+	BOOL("MAIL_LOG", SCHEMA_F_NO_EFFECT, "NO", "keep a record of each message: who corresponded with whom, so not by default"),
+	PATH("STATE_DIR", 0, "/var/lib/pepsi", "folder of everything that lasts: embedded database, sockets, spool"),
+	PATH("MODULE_PATH", 0, PEPSI_MODULE_DIR ":/usr/local/lib/pepsi/modules",
+	    "folders searched for stage modules, separated by colons; the first that has the module counts"),
+	STRING("USER", 0, "pepsi", "account of the workers and of the daemon itself when it is started as root"),
+};
+
+static const struct pepsi_option pepsi_postgres[] = {
+	STRING("CONFIG", SCHEMA_F_CONNINFO, NULL,
+	    "PostgreSQL connection string or URI; absent: a private PostgreSQL in STATE_DIR/postgres"),
+	BOOL("DURABLE_COMPLETION", 0, "NO",
+	    "let completions of workers wait for the disk too; NO: a power failure may repeat a delivery, never lose mail"),
+};
+
+static const struct pepsi_option listener[] = {
+	LIST("BIND", SCHEMA_F_BIND | PEPSI_OPTF_REQUIRED, NULL, NULL, "numeric addresses and ports: 0.0.0.0:25 [::]:25"),
+	CHOICE("PROTOCOL", 0, "smtp", "smtp submission submissions lmtp",
+	    "what is spoken; only smtp is available in this version"),
+	PATH("TLS_CERT", SCHEMA_F_REPEAT, NULL, "certificate chain, PEM; with TLS_KEY, STARTTLS is offered"),
+	PATH("TLS_KEY", SCHEMA_F_REPEAT, NULL, "private key of the TLS_CERT above it, PEM"),
+	SIZE("MESSAGE_SIZE_LIMIT", 0, "50 MiB", 64 * KIB, 1 * GIB, "largest message accepted (RFC 1870)"),
+	INT("MAX_RECIPIENTS", 0, "1000", 100, 100000, "recipients in one transaction; RFC 5321 wants at least 100"),
+	INT("MAX_CONNECTIONS", 0, "1000", 1, 100000, "sessions at once; more get 421"),
+	INT("MAX_CONNECTIONS_PER_ADDRESS", 0, "50", 1, 100000,
+	    "sessions at once from one address (IPv6: one /64) outside RELAY_NETWORKS"),
+	DURATION("COMMAND_TIMEOUT", 0, "5 min", 1, DAY, "longest silence of a client (RFC 5321 4.5.3.2.7 wants 5 min)"),
+	DURATION("SESSION_TIMEOUT", 0, "1 h", 10, 7 * DAY, "longest session, however busy: nobody holds a place by trickling"),
+	INT("MAX_ERRORS", 0, "20", 1, 10000, "errors and refusals in one session, then 421"),
+	INT("MAX_HOPS", 0, "50", 10, 1000, "Received fields in a message; more is a mail loop (RFC 5321 6.3)"),
+	LIST("EXTENSIONS", 0, "pipelining size 8bitmime smtputf8 enhancedstatuscodes dsn starttls",
+	    "pipelining size 8bitmime smtputf8 enhancedstatuscodes dsn starttls", "what EHLO offers; default: all there are"),
+	LIST("AUTH", SCHEMA_F_NO_EFFECT, NULL, "plain login scram-sha-256 scram-sha-1", "ways to sign in"),
+	LIST("PROXY_FROM", SCHEMA_F_NO_EFFECT | SCHEMA_F_NETWORKS, NULL, NULL, "networks of proxies that send a PROXY header"),
+	LIST("XCLIENT_FROM", SCHEMA_F_NO_EFFECT | SCHEMA_F_NETWORKS, NULL, NULL, "networks that may use XCLIENT"),
+	CHOICE("SPF", SCHEMA_F_NO_EFFECT, "off", "off record enforce", "SPF (RFC 7208)"),
+	CHOICE("DKIM", SCHEMA_F_NO_EFFECT, "off", "off record enforce", "DKIM verification (RFC 6376)"),
+	CHOICE("DMARC", SCHEMA_F_NO_EFFECT, "off", "off record enforce", "DMARC (RFC 7489)"),
+	CHOICE("ARC", SCHEMA_F_NO_EFFECT, "off", "off record enforce", "ARC (RFC 8617)"),
+};
+
+static const struct pepsi_option pepsi_ingress[] = {
+	DURATION("DISPATCH_WAKE_INTERVAL", SCHEMA_F_US, "5 ms", 0, 10 * SECOND_US,
+	    "how long arrivals are gathered before the dispatcher is woken for them"),
+	SIZE("MESSAGE_MEMORY", 0, "256 MiB", 1 * MIB, 1024 * GIB, "memory for messages of all sessions together; beyond it, 452"),
+	SIZE("SPOOL_THRESHOLD", 0, "1 MiB", 0, 1 * GIB, "larger messages are received into an unlinked temporary file"),
+	PATH("SPOOL_DIR", 0, "$STATE_DIR/spool", "folder of those temporary files"),
+	INT("ADMISSION_BATCH", 0, "100", 1, 10000, "messages in one commit"),
+	SIZE("ADMISSION_BATCH_BYTES", 0, "8 MiB", 64 * KIB, 1 * GIB, "octets in one commit (a single larger message goes alone)"),
+	SIZE("MIN_FREE_SPACE", 0, "64 MiB", 0, INT64_C(1) << 50, "free space of SPOOL_DIR below which mail gets 452; 0: not looked at"),
+};
+
+static const struct pepsi_option pepsi_dispatch[] = {
+	DURATION("POLL_INTERVAL", 0, "30 s", 1, DAY, "heartbeat: how often the queue is looked at when nothing was notified"),
+	DURATION("MAX_RUNTIME", 0, "5 min", 1, 7 * DAY, "longest time a worker may take for one message, then it is killed"),
+	DURATION("WORKER_IDLE_TIMEOUT", 0, "60 s", 1, DAY, "a worker without work for so long ends"),
+	DURATION("FAIR_HALF_LIFE", 0, "10 min", 1, 30 * DAY, "how fast the fair share forgets what a sender has used"),
+	INT("FAIR_FIFO_PERCENT", 0, "10", 0, 100, "share of places given by age alone, so that nobody starves"),
+	DURATION("LAUNCH_COOLDOWN", 0, "5 s", 1, HOUR, "pause after a worker could not start, doubled up to a minute"),
+	INT("MAX_CRASHES", 0, "3", 1, 100, "worker crashes on one message, then it is failed"),
+};
+
+static const struct pepsi_option pepsi_httpd[] = {
+	STRING("BIND", SCHEMA_F_BIND, "127.0.0.1:8025", "numeric address and port of /healthz and /metrics, or none"),
+};
+
+static const struct pepsi_option failure_bouncer[] = {
+	STAGE("BOUNCE_STAGE", 0, "stage that turns failed messages into bounces; runs pepsi-stage-bounce"),
+	DURATION("MIN_AGE", 0, "1 h", 0, 30 * DAY, "how long a failed message waits for an operator first"),
+	BOOL("BOUNCE_UNAUTHENTICATED", 0, "NO", "also bounce mail of senders nobody vouched for (backscatter)"),
+};
+
+static const struct pepsi_option pepsi_dns[] = {
+	LIST("SERVERS", 0, NULL, NULL, "resolvers ADDRESS:PORT; default: /etc/resolv.conf"),
+	BOOL("TRUST_AD", 0, "NO", "believe the AD bit of these resolvers (only over a path nobody else can write to)"),
+};
+
+static const struct pepsi_option stage[] = {
+	STRING("PROGRAM", PEPSI_OPTF_REQUIRED, NULL, "name of the stage module, without .so"),
+	STAGE("NEXT_STAGE", 0, "where messages go that pass"),
+	STAGE("BOUNCE_STAGE", 0, "where messages go that cannot be delivered; without one they become failed"),
+	INT("PARALLELISM", 0, "4", 1, 1000, "workers at most"),
+	INT("MAX_MESSAGES", 0, "10000", 1, 1000000000, "a worker is replaced after so many messages: leaks end with it"),
+	INT("QUEUE_LIMIT", 0, "50", 1, 10000, "messages handed to one worker ahead of their turn"),
+	DURATION("MAX_LIFETIME", 0, "5 d", 1, 365 * DAY, "how long a message is retried, from its arrival (RFC 5321 4.5.4.1: 4-5 days)"),
+	DURATION("MAX_RUNTIME", 0, NULL, 1, 7 * DAY, "longest time for one message; default: MAX_RUNTIME of [pepsi-dispatch]"),
+	BOOL("ORIGINATE_SUCCESS_DSN", 0, "YES",
+	    "send success reports that senders asked for where the next hop does not (RFC 3461 5.2.2); needs BOUNCE_STAGE"),
+	STRING("USER", 0, NULL, "account of this stage's workers; default: USER of [pepsi]"),
+	LIST("GROUPS", 0, NULL, NULL, "supplementary groups of this stage's workers"),
+};
+
+static const struct schema_section sections[] = {
+	{ "pepsi", pepsi, COUNT(pepsi), "The server as a whole.", 0 },
+	{ "pepsi-postgres", pepsi_postgres, COUNT(pepsi_postgres), "The database.", 0 },
+	{ "listener-*", listener, COUNT(listener), "One listener each; the name behind the dash is free and is recorded with each message.", 0 },
+	{ "pepsi-ingress", pepsi_ingress, COUNT(pepsi_ingress), "Reception.", 0 },
+	{ "pepsi-dispatch", pepsi_dispatch, COUNT(pepsi_dispatch), "Distribution of work to stages.", 0 },
+	{ "pepsi-httpd", pepsi_httpd, COUNT(pepsi_httpd), "Health and metrics over HTTP.", 0 },
+	{ "pepsi-failure-bouncer", failure_bouncer, COUNT(failure_bouncer), "Bouncing of failed messages.", SCHEMA_F_NO_EFFECT },
+	{ "pepsi-dns", pepsi_dns, COUNT(pepsi_dns), "Name resolution.", SCHEMA_F_NO_EFFECT },
+	{ "stage-*", stage, COUNT(stage),
+	    "One stage each; the name behind the dash is what NEXT_STAGE and the queue call it. Fresh mail begins at init. "
+	    "A module's own options stand beside these.", 0 },
+};
+
+const struct schema_section *schema_sections(size_t *ret_n)
+{
+	*ret_n = COUNT(sections);
+	return sections;
+}

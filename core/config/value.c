@@ -1,0 +1,35 @@
+/* Typed getters over the option tables: the configured value where it parses, else the table's default. */
+#include "config_internal.h"
+#include "schema.h"
+
+/* What an option without a value falls back to: a stage's MAX_RUNTIME is the dispatcher's. */
+static const struct pepsi_option *default_of(const char *section, const char *option, const struct pepsi_option *o)
+{
+	if (o && !o->def && str_istarts(str_from(section), STR("stage-")) && str_ieq(str_from(option), STR("MAX_RUNTIME")))
+		return schema_option("pepsi-dispatch", option);
+	return o;
+}
+
+const char *config_str(const struct config *c, const char *section, const char *option)
+{
+	const struct config_value *v = config_get(c, section, option);
+	const struct pepsi_option *o = schema_option(section, option);
+	int64_t number;
+	if (v && (!o || schema_value(c, o, v->value, &number, NULL) == 0))
+		return v->value;
+	return o ? o->def : NULL;
+}
+
+int64_t config_int(const struct config *c, const char *section, const char *option)
+{
+	const struct config_value *v = config_get(c, section, option);
+	const struct pepsi_option *o = schema_option(section, option), *d = default_of(section, option, o);
+	int64_t ret = 0;
+	if (o && v && schema_value(c, o, v->value, &ret, NULL) == 0)
+		return ret;
+	if (d && d != o)
+		return config_int(c, "pepsi-dispatch", option);
+	if (o && o->def && schema_value(c, o, o->def, &ret, NULL) == 0)
+		return ret;
+	return 0;
+}

@@ -1,0 +1,29 @@
+/* The address of a peer, in the forms the rest needs: text for logs and trace fields, a key for books that count per
+ * client, and the fairness key of its mail. Pure; opens nothing. */
+#ifndef NET_ADDR_H
+#define NET_ADDR_H
+
+#include <netinet/in.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+struct net_addr {
+	int family;              /* AF_INET or AF_INET6; AF_UNSPEC: neither (text is "unknown") */
+	uint16_t port;           /* host order */
+	unsigned char ip[16];    /* network order; IPv4 in the first four */
+	char text[INET6_ADDRSTRLEN];
+};
+
+enum { NET_SENDER_KEY_SIZE = INET6_ADDRSTRLEN + 4 };
+
+/* IPv4 addresses mapped into IPv6 become IPv4 again. */
+void net_addr_from(struct net_addr *ret, const struct sockaddr *sa, socklen_t n);
+/* One number per client: the IPv4 address, or the /64 of an IPv6 address (a host has as many addresses in its /64 as it
+ * likes). Different clients have different keys. */
+uint64_t net_addr_key(const struct net_addr *a);
+/* The text under which mail of this client is booked (column workqueue.sender_key): "192.0.2.1", or the /64 of an IPv6
+ * address, "2001:db8::/64". out holds NET_SENDER_KEY_SIZE octets. */
+void net_addr_sender_key(const struct net_addr *a, char *out);
+
+#endif

@@ -1,0 +1,57 @@
+/* One connection of ours on the event loop, plain or, from some point on, TLS: octets in by a callback, octets out from
+ * the caller's buffer. A reactor's connection must be cheap: no buffer of its own while idle, one recv() and one send()
+ * per exchange, no timer (deadlines are the owner's).
+ *
+ * A session, told: net_conn_new() with the accepted descriptor; net_conn_write() the banner; input() brings a command
+ * group; its replies go out by one net_conn_write(); on STARTTLS the owner writes its 220 and, when that is out,
+ * calls net_conn_starttls(): secured() says that the handshake is done, and everything from there on is TLS. What the
+ * peer sent in plaintext behind its STARTTLS is taken for a handshake and ends the connection (RFC 3207 §6).
+ *
+ * TLS runs on the same descriptor through OpenSSL directly, not through a bufferevent: no plaintext buffer exists that
+ * it could inherit. */
+#ifndef NET_CONN_H
+#define NET_CONN_H
+
+#include "base/buf.h"
+#include "net/tls.h"
+
+#include <event2/event.h>
+
+struct net_conn;
+
+/* In each of these the connection may be freed. */
+struct net_conn_calls {
+	/* Octets arrived; they live during the call. */
+	void (*input)(void *arg, const char *p, size_t n);
+	/* The peer closed its side; it may still be reading ours. Comes once. */
+	void (*eof)(void *arg);
+	/* net_conn_write() had to leave something: try again now. */
+	void (*writable)(void *arg);
+	/* The TLS handshake is done. */
+	void (*secured)(void *arg);
+	/* The connection is dead; free it. why: a constant or a text that lives during the call. */
+	void (*broken)(void *arg, const char *why);
+};
+
+/* Takes fd (closed by net_conn_free), which is non-blocking. Reading is on. NULL when memory is out; fd is closed then too.
+ * calls and arg live as long as the connection. */
+struct net_conn *net_conn_new(struct event_base *base, int fd, const struct net_conn_calls *calls, void *arg);
+/* Closes; within TLS with close_notify. Accepts NULL. */
+void net_conn_free(struct net_conn *c);
+/* For an end in the middle of the peer's talk: takes what it has sent so far, so that closing does not answer it with a
+ * reset that would overtake our last reply. Only net_conn_free() may follow. */
+void net_conn_drain(struct net_conn *c);
+/* Reading on or off (the peer then feels back-pressure). Cheap when nothing changes. */
+void net_conn_read(struct net_conn *c, bool on);
+/* Writes what it can from the front of out and takes it off. 1: all of it. 0: some is left, writable() will come.
+ * -1: the connection is broken (broken() is not called). */
+int net_conn_write(struct net_conn *c, struct buf *out);
+/* Begins the handshake as server. Returns 0, or -1: no memory. */
+int net_conn_starttls(struct net_conn *c, struct net_tls *tls);
+/* In a handshake that is not over yet? */
+bool net_conn_securing(const struct net_conn *c);
+/* "TLSv1.3", "TLS_AES_256_GCM_SHA384"; NULL without TLS. */
+const char *net_conn_tls_protocol(const struct net_conn *c);
+const char *net_conn_tls_cipher(const struct net_conn *c);
+
+#endif
