@@ -1,0 +1,364 @@
+/* The session: input, output, events and their answers. What the commands mean is in server_verbs.c, server_mail.c and
+ * server_data.c. */
+#include "reply.h"
+#include "server_internal.h"
+#include "status.h"
+
+#include "address.h"
+
+#include <stdlib.h>
+
+struct smtp_server *smtp_server_new(const struct smtp_server_conf *conf)
+{
+	struct smtp_server *s = calloc(1, sizeof *s);
+	if (!s)
+		return NULL;
+	s->conf = conf;
+	s->in = BUF_INIT(SMTP_SERVER_INPUT_MAX);
+	s->out = BUF_INIT(SMTP_SERVER_OUTPUT_MAX);
+	s->command = BUF_INIT(SMTP_LINE_MAX + SMTP_MAILBOX_MAX + 1);
+	if (buf_addf(&s->out, "220 %.*s ESMTP Pepsi\r\n", STR_ARG(conf->hostname))) {
+		smtp_server_free(s);
+		return NULL;
+	}
+	return s;
+}
+
+void smtp_server_free(struct smtp_server *s)
+{
+	if (!s)
+		return;
+	buf_free(&s->in);
+	buf_free(&s->out);
+	buf_free(&s->command);
+	arena_free(s->tx.arena);
+	free(s);
+}
+
+unsigned smtp_server_extensions(const struct smtp_server *s)
+{
+	unsigned ext = s->esmtp ? s->conf->extensions : 0;
+	if (s->tls)
+		ext &= ~SMTP_EXT_STARTTLS;
+	if (!(ext & SMTP_EXT_8BITMIME)) /* RFC 6531 §3.1: SMTPUTF8 only along with it */
+		ext &= ~SMTP_EXT_SMTPUTF8;
+	return ext;
+}
+
+void smtp_server_say(struct smtp_server *s, unsigned code, const char *status, const char *text)
+{
+	/* Before EHLO the codes are told, too: who does not know them reads them as text. */
+	bool enhanced = s->conf->extensions & SMTP_EXT_ENHANCEDSTATUSCODES && !s->helo;
+	smtp_reply_write(&s->out, code, enhanced ? status : NULL, str_from(text));
+}
+
+void smtp_server_tell(struct smtp_server *s, enum smtp_event_kind kind, const char *why)
+{
+	if (s->n_queue < sizeof s->queue / sizeof *s->queue)
+		s->queue[s->n_queue++] = (struct smtp_event){
+			.kind = kind,
+			.tx = kind == SMTP_EV_CLOSE ? NULL : &s->tx,
+			.text = str_from(why),
+		};
+}
+
+/* Ends the session without a word: events, and no more input. */
+static void finish(struct smtp_server *s, const char *why)
+{
+	if (s->state == SMTP_STATE_CLOSED)
+		return;
+	if (s->state == SMTP_STATE_DATA && !s->data_fault)
+		smtp_server_tell(s, SMTP_EV_ABORT, why);
+	smtp_server_tell(s, SMTP_EV_CLOSE, why);
+	s->state = SMTP_STATE_CLOSED;
+	s->pending = SMTP_EV_NONE;
+}
+
+void smtp_server_fail(struct smtp_server *s, unsigned code, const char *status, const char *text)
+{
+	if (s->state == SMTP_STATE_CLOSED)
+		return;
+	smtp_server_say(s, code, status, text);
+	finish(s, text);
+}
+
+/* One error more; the last one the budget has ends the session. */
+static void count_error(struct smtp_server *s)
+{
+	s->errors++;
+	if (s->conf->max_errors && s->errors >= s->conf->max_errors)
+		smtp_server_fail(s, 421, "4.7.0", "Too many errors");
+}
+
+void smtp_server_refuse(struct smtp_server *s, unsigned code, const char *status, const char *text)
+{
+	smtp_server_say(s, code, status, text);
+	count_error(s);
+}
+
+int smtp_server_feed(struct smtp_server *s, const char *p, size_t n)
+{
+	if (s->state == SMTP_STATE_CLOSED)
+		return 0;
+	if (s->state == SMTP_STATE_TLS && n)
+		return -1;
+	if (s->in_at) {
+		buf_consume(&s->in, s->in_at);
+		s->in_at = 0;
+	}
+	return buf_add(&s->in, p, n);
+}
+
+void smtp_server_eof(struct smtp_server *s)
+{
+	s->eof = true;
+}
+
+static int command_step(struct smtp_server *s, struct smtp_event *ret)
+{
+	struct str line;
+	size_t used;
+	if (!smtp_server_unread(s))
+		return 0;
+	enum smtp_line_result r =
+	    smtp_line_next(&s->line, s->in.p + s->in_at, smtp_server_unread(s), &used, &line);
+	s->in_at += used;
+	switch (r) {
+	case SMTP_LINE_MORE:
+		return 0;
+	case SMTP_LINE_TOO_LONG:
+		smtp_server_refuse(s, 500, "5.5.2", "Line too long");
+		return 2;
+	case SMTP_LINE_FLOOD:
+		smtp_server_fail(s, 500, "5.5.2", "Line without end");
+		return 2;
+	case SMTP_LINE_BARE_CR:
+	case SMTP_LINE_BARE_LF:
+		smtp_server_fail(s, 500, "5.5.2", "Lines end with CR LF, neither may stand alone");
+		return 2;
+	case SMTP_LINE_NUL:
+		smtp_server_fail(s, 500, "5.5.2", "NUL octet in a command");
+		return 2;
+	case SMTP_LINE_OK:
+		break;
+	}
+	buf_reset(&s->command);
+	/* with room behind it for an address in canonical form, so that the buffer does not move again */
+	if (buf_adds(&s->command, line) || !buf_room(&s->command, SMTP_MAILBOX_MAX + 1)) {
+		smtp_server_fail(s, 421, "4.3.0", "Insufficient system resources");
+		return 2;
+	}
+	return smtp_server_command(s, buf_str(&s->command), ret) ? 1 : 2;
+}
+
+static int pop(struct smtp_server *s, struct smtp_event *ret)
+{
+	*ret = s->queue[0];
+	for (unsigned i = 1; i < s->n_queue; i++)
+		s->queue[i - 1] = s->queue[i];
+	s->n_queue--;
+	if (ret->kind == SMTP_EV_ABORT || ret->kind == SMTP_EV_RESET)
+		s->tx_stale = true;
+	return 1;
+}
+
+/* Memory that only a burst needed goes back. */
+static void rest(struct smtp_server *s)
+{
+	if (!smtp_server_unread(s)) {
+		s->in.n = s->in_at = 0;
+		if (s->in.cap > SMTP_SERVER_IDLE_KEEP && s->state != SMTP_STATE_DATA)
+			buf_free(&s->in);
+	}
+	if (!s->out.n && s->out.cap > SMTP_SERVER_IDLE_KEEP)
+		buf_free(&s->out);
+}
+
+int smtp_server_next(struct smtp_server *s, struct smtp_event *ret)
+{
+	if (s->tx_stale)
+		smtp_transaction_clear(s);
+	for (;;) {
+		int r;
+		if (s->n_queue)
+			return pop(s, ret);
+		if (s->pending || s->state == SMTP_STATE_CLOSED)
+			return 0;
+		if (s->out.failed) {
+			finish(s, "output not fetched, or out of memory");
+			continue;
+		}
+		if (s->state == SMTP_STATE_DATA) {
+			size_t before = s->in_at;
+			r = smtp_server_data(s, ret);
+			if (!r && s->in_at != before)
+				continue;
+		} else {
+			r = s->state == SMTP_STATE_TLS ? 0 : command_step(s, ret);
+		}
+		if (r == 1)
+			return 1;
+		if (r == 2)
+			continue;
+		if (s->eof) {
+			finish(s, "connection closed by the peer");
+			continue;
+		}
+		rest(s);
+		return 0;
+	}
+}
+
+/* A caller's reply, or the default where it has none or one that does not fit. */
+struct answer {
+	unsigned code;
+	const char *status, *text;
+};
+
+static struct answer choose(const struct smtp_reply *r, unsigned low, unsigned high, struct answer usual)
+{
+	struct answer a = usual;
+	if (!r)
+		return a;
+	if (r->code >= low && r->code <= high)
+		a.code = r->code;
+	if (r->text)
+		a.text = r->text;
+	if (smtp_status_fits(r->status, a.code))
+		a.status = r->status;
+	else if (usual.status && !smtp_status_fits(usual.status, a.code))
+		a.status = a.code < 300 ? "2.0.0" : a.code < 500 ? "4.0.0" : "5.0.0";
+	return a;
+}
+
+static void say_answer(struct smtp_server *s, const struct smtp_reply *r, unsigned code, const char *status, const char *text)
+{
+	struct answer a = choose(r, 200, 299, (struct answer){ code, status, text });
+	smtp_server_say(s, a.code, a.status, a.text);
+}
+
+void smtp_server_accept(struct smtp_server *s, const struct smtp_reply *r)
+{
+	enum smtp_event_kind what = s->pending;
+	s->pending = SMTP_EV_NONE;
+	/* what came while the caller thought came too early all the same */
+	if ((what == SMTP_EV_HELO || what == SMTP_EV_DATA) && smtp_server_unread(s)) {
+		smtp_server_fail(s, 503, "5.5.1", "Wait for the reply before you go on");
+		return;
+	}
+	switch (what) {
+	case SMTP_EV_HELO:
+		if (s->state == SMTP_STATE_MAIL || s->state == SMTP_STATE_RCPT)
+			smtp_server_tell(s, SMTP_EV_RESET, "EHLO");
+		s->state = SMTP_STATE_READY;
+		s->esmtp = (s->command.p[0] | 0x20) == 'e';
+		s->helo = !s->esmtp;
+		smtp_server_greet(s, r ? r->text : NULL);
+		break;
+	case SMTP_EV_MAIL:
+		s->state = SMTP_STATE_MAIL;
+		say_answer(s, r, 250, "2.1.0", "Ok");
+		break;
+	case SMTP_EV_RCPT:
+		smtp_transaction_add_rcpt(s);
+		s->state = SMTP_STATE_RCPT;
+		say_answer(s, r, 250, "2.1.5", "Ok");
+		break;
+	case SMTP_EV_DATA:
+		s->data_refused = false;
+		smtp_server_data_begin(s);
+		smtp_server_say(s, 354, NULL, r && r->text ? r->text : "End data with <CR><LF>.<CR><LF>");
+		break;
+	case SMTP_EV_MESSAGE:
+		s->state = SMTP_STATE_READY;
+		s->tx_stale = true;
+		say_answer(s, r, 250, "2.0.0", "Ok");
+		break;
+	case SMTP_EV_VRFY:
+		say_answer(s, r, 252, "2.5.0", "Cannot verify, but will try to deliver");
+		break;
+	default:
+		break;
+	}
+}
+
+void smtp_server_reject(struct smtp_server *s, const struct smtp_reply *r)
+{
+	static const struct answer usual[] = {
+		[SMTP_EV_HELO] = { 550, "5.7.1", "Refused" },
+		[SMTP_EV_MAIL] = { 550, "5.7.1", "Sender refused" },
+		[SMTP_EV_RCPT] = { 550, "5.7.1", "Recipient refused" },
+		[SMTP_EV_DATA] = { 451, "4.3.0", "Not now" },
+		[SMTP_EV_MESSAGE] = { 554, "5.7.1", "Message refused" },
+		[SMTP_EV_VRFY] = { 550, "5.7.1", "Refused" },
+	};
+	enum smtp_event_kind what = s->pending;
+	if (!what)
+		return;
+	s->pending = SMTP_EV_NONE;
+	struct answer a = choose(r, 400, 599, usual[what]);
+	if (what == SMTP_EV_MAIL || what == SMTP_EV_MESSAGE) {
+		s->state = SMTP_STATE_READY;
+		s->tx_stale = true;
+	}
+	if (a.code == 421) { /* the caller's way to end the session in one go */
+		smtp_server_fail(s, a.code, a.status, a.text);
+		return;
+	}
+	smtp_server_say(s, a.code, a.status, a.text);
+	if (what == SMTP_EV_DATA && smtp_server_unread(s)) /* that must be the message: not to be run as commands */
+		finish(s, "input behind a refused DATA");
+	else if (a.code >= 500) /* a 4xx is no fault of the client's */
+		count_error(s);
+}
+
+void smtp_server_shutdown(struct smtp_server *s, const char *status, const char *text)
+{
+	smtp_server_fail(s, 421, smtp_status_fits(status, 421) ? status : "4.3.2", text ? text : "Service closing");
+}
+
+bool smtp_server_wants_input(const struct smtp_server *s)
+{
+	return s->state != SMTP_STATE_CLOSED && s->state != SMTP_STATE_TLS && !s->eof &&
+	    smtp_server_unread(s) <= SMTP_SERVER_INPUT_MAX - SMTP_SERVER_FEED_MAX && s->out.n <= SMTP_SERVER_OUTPUT_HIGH;
+}
+
+bool smtp_server_idle(const struct smtp_server *s)
+{
+	return (s->state == SMTP_STATE_CONNECTED || s->state == SMTP_STATE_READY) && !s->pending && !s->n_queue &&
+	    !smtp_server_unread(s) && !s->line.skipped && !s->out.n;
+}
+
+void smtp_server_tls_started(struct smtp_server *s)
+{
+	if (s->state != SMTP_STATE_TLS)
+		return;
+	/* all but the error budget: a client must not refill it by turning to TLS */
+	smtp_transaction_clear(s);
+	buf_free(&s->in);
+	buf_free(&s->command);
+	s->in_at = 0;
+	s->line = (struct smtp_line){ 0 };
+	s->esmtp = s->helo = s->data_refused = false;
+	s->tls = true;
+	s->state = SMTP_STATE_CONNECTED;
+}
+
+struct buf *smtp_server_out(struct smtp_server *s)
+{
+	return &s->out;
+}
+
+const char *smtp_server_state_name(const struct smtp_server *s)
+{
+	static const char *const names[] = {
+		[SMTP_STATE_CONNECTED] = "connected",
+		[SMTP_STATE_READY] = "ready",
+		[SMTP_STATE_MAIL] = "mail",
+		[SMTP_STATE_RCPT] = "rcpt",
+		[SMTP_STATE_DATA] = "data",
+		[SMTP_STATE_TLS] = "starttls",
+		[SMTP_STATE_CLOSED] = "closed",
+	};
+	return names[s->state];
+}

@@ -1,0 +1,66 @@
+/* The message behind DATA: chunks for the caller, the size limit, and the verdict on what may not be in a message. */
+#include "server_internal.h"
+
+static const char too_big[] = "Message size exceeds the limit";
+
+static const char *fault_text(enum smtp_data_fault f)
+{
+	switch (f) {
+	case SMTP_DATA_OK:
+		break;
+	case SMTP_DATA_BARE_CR:
+		return "Message has a bare CR";
+	case SMTP_DATA_BARE_LF:
+		return "Message has a bare LF";
+	case SMTP_DATA_NUL:
+		return "Message has a NUL octet";
+	}
+	return NULL;
+}
+
+void smtp_server_data_begin(struct smtp_server *s)
+{
+	s->state = SMTP_STATE_DATA;
+	s->data = (struct smtp_data){ 0 };
+	s->data_fault = NULL;
+}
+
+static int whole(struct smtp_server *s, struct smtp_event *ret)
+{
+	if (!s->data_fault) {
+		s->pending = SMTP_EV_MESSAGE;
+		*ret = (struct smtp_event){ .kind = SMTP_EV_MESSAGE, .tx = &s->tx };
+		return 1;
+	}
+	s->state = SMTP_STATE_READY;
+	if (s->data_fault == too_big)
+		smtp_server_refuse(s, 552, "5.3.4", too_big);
+	else
+		smtp_server_refuse(s, 550, "5.6.0", s->data_fault);
+	return 0;
+}
+
+/* Each turn uses input, so the loop ends with it. */
+int smtp_server_data(struct smtp_server *s, struct smtp_event *ret)
+{
+	while (smtp_server_unread(s)) {
+		struct str chunk;
+		s->in_at += smtp_data_feed(&s->data, s->in.p + s->in_at, smtp_server_unread(s), &chunk);
+		if (!s->data_fault) {
+			s->data_fault = fault_text(s->data.fault);
+			if (!s->data_fault && s->conf->size_limit && s->data.size > s->conf->size_limit)
+				s->data_fault = too_big;
+			if (s->data_fault) {
+				smtp_server_tell(s, SMTP_EV_ABORT, s->data_fault);
+				return 0;
+			}
+		}
+		if (s->data.state == SMTP_DATA_END)
+			return whole(s, ret);
+		if (chunk.n && !s->data_fault) {
+			*ret = (struct smtp_event){ .kind = SMTP_EV_CHUNK, .tx = &s->tx, .chunk = chunk };
+			return 1;
+		}
+	}
+	return 0;
+}
