@@ -53,7 +53,7 @@ int channel_recv(int sock, struct channel_msg *ret, int *ret_fd)
 		ssize_t n = recvmsg(sock, &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 		if (n < 0 && errno == EINTR)
 			continue;
-		if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+		if (n < 0 && errno == EAGAIN)
 			return 0;
 		if (n != (ssize_t)sizeof *ret)
 			return -1;

@@ -189,7 +189,7 @@ static bool send_some(struct dispatch *d, struct worker *w)
 		memcpy(CMSG_DATA(c), fds, (size_t)n_fds * sizeof(int));
 	}
 	if (sendmsg(w->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
-		if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR || errno == ENOBUFS)
+		if (errno == EAGAIN || errno == EINTR || errno == ENOBUFS)
 			event_add(w->ev_write, NULL);
 		/* else it is broken: the read event says so */
 		return false;
@@ -270,7 +270,7 @@ void flight_read(struct dispatch *d, struct worker *w)
 		}
 		if (n < 0 && errno == EINTR)
 			continue;
-		end = n == 0 || !room || (errno != EAGAIN && errno != EWOULDBLOCK);
+		end = n == 0 || !room || errno != EAGAIN;
 		break;
 	}
 
