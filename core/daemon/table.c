@@ -15,29 +15,31 @@ const struct table_stage *table_stage(const struct table *t, const char *name)
 	return NULL;
 }
 
-/* An account named in the configuration must exist; the built-in ones fall back to the next. */
-static int choose(struct account *ret, const struct config *c, const char *section, const char *option,
-    const char *const *fallback, size_t n, struct config_faults *faults)
+/* An account named in the configuration must exist. Without one: the built-in name, else (with a default) that account,
+ * else nobody. */
+static int choose(struct account *ret, const struct config *c, const char *section, const char *option, const char *built_in,
+    const struct account *other, struct config_faults *faults)
 {
 	const struct config_value *v = config_get(c, section, option);
+	const char *names[] = { v ? v->value : built_in, v || other ? NULL : "nobody" };
 	if (geteuid() != 0)
 		return account_current(ret);
+	if (account_find(ret, names, 2) == 0)
+		return 0;
 	if (v) {
-		const char *one[] = { v->value };
-		if (account_find(ret, one, 1) == 0)
-			return 0;
 		config_fault_add(faults, v->file, v->line, false, "[%s] %s: there is no account %s", section, option, v->value);
 		return -1;
 	}
-	if (account_find(ret, fallback, n) == 0)
-		return 0;
-	config_fault_add(faults, "", 0, false, "none of the accounts %s … nobody exists", fallback[0]);
-	return -1;
+	if (!other) {
+		config_fault_add(faults, "", 0, false, "neither of the accounts %s and nobody exists", built_in);
+		return -1;
+	}
+	*ret = *other;
+	return 0;
 }
 
 int table_make(struct table *t, const struct config *c, struct config_faults *faults)
 {
-	static const char *const reactor[] = { "pepsi-reactor", "pepsi", "nobody" }, *const plain[] = { "pepsi", "nobody" };
 	const char *section, *pg = config_str(c, "pepsi-postgres", "CONFIG");
 	int bad = 0;
 
@@ -51,8 +53,8 @@ int table_make(struct table *t, const struct config *c, struct config_faults *fa
 	}
 	free(dir);
 	t->embedded = !pg || !*pg;
-	bad |= choose(&t->reactor, c, "pepsi", "REACTOR_USER", reactor, 3, faults);
-	bad |= choose(&t->cluster, c, "pepsi", "USER", plain, 2, faults);
+	bad |= choose(&t->cluster, c, "pepsi", "USER", "pepsi", NULL, faults);
+	bad |= choose(&t->reactor, c, "pepsi", "REACTOR_USER", "pepsi-reactor", &t->cluster, faults);
 	t->max_connections = 20;
 	for (size_t i = 0; (section = config_section(c, i)); i++) {
 		if (strncasecmp(section, "stage-", 6) || !section[6])
@@ -64,7 +66,7 @@ int table_make(struct table *t, const struct config *c, struct config_faults *fa
 			return -1;
 		}
 		snprintf(st->name, sizeof st->name, "%s", section + 6);
-		bad |= choose(&st->account, c, section, "USER", plain, 2, faults);
+		bad |= choose(&st->account, c, section, "USER", NULL, &t->cluster, faults);
 		const struct config_value *g = config_get(c, section, "GROUPS");
 		char err[128];
 		if (g && geteuid() == 0 && account_add_groups(&st->account, g->value, err, sizeof err)) {
