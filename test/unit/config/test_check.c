@@ -81,6 +81,8 @@ static void cases(void **state)
 		    "t.conf:10: a loop of NEXT_STAGEs without a way out: b → c → b\n" },
 		/* bounce → init → … is no loop: init goes on by itself */
 		{ REST "[stage-bounce]\nPROGRAM = pepsi-stage-bounce\nNEXT_STAGE = init\n", "" },
+		{ REST "[stage-x]\nPROGRAM = pepsi-stage-rout\n", "t.conf:6: PROGRAM = pepsi-stage-rout: not found; did you mean "
+								  "pepsi-stage-route?\n" },
 		{ REST "[postgres]\nX = 1\n", "t.conf:5: unknown section [postgres]\n" },
 		{ REST "[pepsi-dispach]\nX = 1\n", "t.conf:5: unknown section [pepsi-dispach]; did you mean [pepsi-dispatch]?\n" },
 	};

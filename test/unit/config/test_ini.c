@@ -22,7 +22,7 @@ static void values(void **state)
 		{ "X = a\t#b", "a" }, { "X =", "" }, { "X = # only a comment", "" }, { "X = \"a # b\"", "a # b" },
 		{ "X = \"a # b\" # c", "a # b" }, { "X = \"a # b\"# c", "a # b" }, { "X = \" a \"", " a " }, { "X = \"\"", "" },
 		{ "X = \"say \\\"hi\\\" \\\\\"", "say \"hi\" \\" }, { "X = a \"b\" c", "a \"b\" c" }, { "X = a \"b\" # c", "a \"b\"" },
-		{ "X = C:\\dir", "C:\\dir" }, { "X = a = b", "a = b" }, { "X = münchen", "münchen" }, { "X = a\r", "a" },
+		{ "X = C:\\dir", "C:\\dir" }, { "X = a = b", "a = b" }, { "X = 5\" disk", "5\" disk" }, { "X = münchen", "münchen" }, { "X = a\r", "a" },
 	};
 	for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
 		char *faults, text[256];
@@ -75,6 +75,7 @@ static void faults(void **state)
 		{ STR_INIT("@inline@\n"), "t.conf:1: @inline@: the name of the file is missing\n" },
 		{ STR_INIT("@inline@ none.conf # c\n"), "t.conf:1: cannot read none.conf: No such file or directory\n" },
 		{ STR_INIT("@inline@ none-*.conf\n"), "" },
+		{ STR_INIT("@inline@ no-folder/*.conf\n"), "" },
 		{ STR_INIT("@inline@ $PEPSI_T_NONE/x\n"), "t.conf:1: @inline@: no such environment variable: PEPSI_T_NONE\n" },
 		{ STR_INIT("@inline@ t.conf\n"),
 		    "t.conf:1: cannot read t.conf: it is being read already: the files include each other in a loop\n" },
