@@ -35,7 +35,10 @@ static const struct pepsi_option pepsi[] = {
 	PATH("STATE_DIR", 0, "/var/lib/pepsi", "folder of everything that lasts: embedded database, sockets, spool"),
 	PATH("MODULE_PATH", 0, PEPSI_MODULE_DIR ":/usr/local/lib/pepsi/modules",
 	    "folders searched for stage modules, separated by colons; the first that has the module counts"),
-	STRING("USER", 0, "pepsi", "account of the workers and of the daemon itself when it is started as root"),
+	STRING("USER", 0, "pepsi", "account of the workers and the embedded database when started as root; where there is no such "
+	    "account and none is set: nobody"),
+	STRING("REACTOR_USER", 0, "pepsi-reactor",
+	    "account of the process that faces the network; where there is no such account and none is set: that of USER"),
 };
 
 static const struct pepsi_option pepsi_postgres[] = {
@@ -94,6 +97,7 @@ static const struct pepsi_option pepsi_dispatch[] = {
 
 static const struct pepsi_option pepsi_httpd[] = {
 	STRING("BIND", SCHEMA_F_BIND, "127.0.0.1:8025", "numeric address and port of /healthz and /metrics, or none"),
+	LIST("HOSTS", 0, NULL, NULL, "names a request may ask for in Host, beside HOSTNAME, localhost and the address"),
 };
 
 static const struct pepsi_option failure_bouncer[] = {

@@ -1,0 +1,321 @@
+/* Gather lists, ids in hand and the batch in flight. Exactly one batch is in flight at any time. */
+#include "admit.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <stdlib.h>
+
+struct list {
+	struct message *head, **tail;
+	unsigned n;
+};
+
+/* What a pending database call points to: outlives the admission when that is freed first. */
+struct id_call {
+	struct admit *a;        /* NULL: nobody waits any more */
+	unsigned generation;
+};
+
+struct batch {
+	struct admit *a;
+	int64_t sent_us;
+	size_t n;
+	struct message *msgs[ADMIT_ROWS_MAX];
+	struct store_message rows[ADMIT_ROWS_MAX];
+	struct str bodies[ADMIT_ROWS_MAX];
+	enum store_rc doubt[ADMIT_ROWS_MAX];
+};
+
+struct admit {
+	struct admission_backend be;
+	struct ingress_sink sink;
+	admit_done_fn done;
+	void *arg;
+	struct event *kick;
+	struct list small, large;
+	bool last_large;
+	unsigned max_rows;
+	size_t max_octets;
+	bool up;
+	unsigned generation;    /* of the connection: ids of an older one are void */
+	struct id_call *id_call;
+	struct batch *flight, *spare;
+	struct admit_stats stats;
+	unsigned n_ids;
+	int64_t ids[ADMIT_IDS_MAX];
+};
+
+static void list_init(struct list *l)
+{
+	*l = (struct list){ NULL, &l->head, 0 };
+}
+
+static void list_put(struct list *l, struct message *m)
+{
+	m->next = NULL;
+	*l->tail = m;
+	l->tail = &m->next;
+	l->n++;
+}
+
+static struct message *list_take(struct list *l)
+{
+	struct message *m = l->head;
+	if (m && !(l->head = m->next))
+		l->tail = &l->head;
+	if (m)
+		l->n--;
+	return m;
+}
+
+static void kick(struct admit *a)
+{
+	event_active(a->kick, EV_TIMEOUT, 0);
+}
+
+/* Hands back everything that was not sent. */
+static void fail_waiting(struct admit *a, enum store_rc rc)
+{
+	struct message *msgs[64];
+	enum store_rc rcs[64];
+	for (;;) {
+		size_t n = 0;
+		struct message *m;
+		while (n < 64 && ((m = list_take(&a->small)) || (m = list_take(&a->large)))) {
+			msgs[n] = m;
+			rcs[n++] = rc;
+		}
+		if (!n)
+			return;
+		a->stats.failed_rows += n;
+		a->done(a->arg, msgs, rcs, n);
+	}
+}
+
+static void on_ids(void *arg, enum store_rc rc, const int64_t *ids, size_t n)
+{
+	struct id_call *call = arg;
+	struct admit *a = call->a;
+	bool valid = a && call->generation == a->generation;
+	if (a && a->id_call == call)
+		a->id_call = NULL;
+	free(call);
+	if (!a)
+		return;
+	if (!valid) {
+		kick(a); /* asks again on the new connection if need be */
+		return;
+	}
+	if (rc == STORE_OK) {
+		for (size_t i = 0; i < n && a->n_ids < ADMIT_IDS_MAX; i++)
+			a->ids[a->n_ids++] = ids[i];
+		kick(a);
+		return;
+	}
+	log_warn(NULL, "event=queue-ids-failed rc=%d in_hand=%u", (int)rc, a->n_ids);
+	if (!a->n_ids)
+		fail_waiting(a, rc);
+}
+
+static void want_ids(struct admit *a)
+{
+	if (!a->up || a->id_call || a->n_ids >= ADMIT_IDS_LOW)
+		return;
+	struct id_call *call = malloc(sizeof *call);
+	if (!call)
+		return; /* the next message asks again */
+	*call = (struct id_call){ a, a->generation };
+	a->id_call = call;
+	a->be.reserve_ids(a->be.ctx, ADMIT_IDS_BLOCK, on_ids, call);
+}
+
+static unsigned bucket(uint64_t v, uint64_t first)
+{
+	unsigned i = 0;
+	while (i < ADMIT_BUCKETS - 1 && v > first << i)
+		i++;
+	return i;
+}
+
+static void run(struct admit *a);
+
+static void on_admitted(void *arg, const enum store_rc *rcs, size_t n)
+{
+	struct batch *b = arg;
+	struct admit *a = b->a;
+	if (!a) {
+		free(b);
+		return;
+	}
+	int64_t us = clock_mono_us() - b->sent_us;
+	a->flight = NULL;
+	a->stats.batches++;
+	a->stats.rows += b->n;
+	a->stats.time_us += us;
+	a->stats.rows_le[bucket(b->n, 1)]++;
+	a->stats.time_le[bucket((uint64_t)(us > 0 ? us : 0), 500)]++;
+	/* A short answer would leave clients without one: what is missing is in doubt. */
+	if (!recover(n == b->n)) {
+		for (size_t i = 0; i < b->n; i++)
+			b->doubt[i] = STORE_AWAY;
+		rcs = b->doubt;
+	}
+	for (size_t i = 0; i < b->n; i++)
+		a->stats.failed_rows += rcs[i] != STORE_OK;
+	run(a);
+	a->done(a->arg, b->msgs, rcs, b->n);
+	if (a->spare)
+		free(b);
+	else
+		a->spare = b;
+}
+
+/* Takes one message into the batch: id, trace field, place at a worker. */
+static int prepare(struct admit *a, struct message *m)
+{
+	struct wire_item item;
+	m->id = a->ids[--a->n_ids];
+	m->reserved = false;
+	if (message_compose(m, clock_wall_us()))
+		return -1;
+	if (message_item(m, &item)) {
+		m->reserved_octets = message_octets(m);
+		m->reserved = a->sink.reserve(a->sink.arg, INGRESS_FIRST_STAGE, m->sender_key, m->reserved_octets);
+	}
+	return 0;
+}
+
+static void unprepare(struct admit *a, struct message *m)
+{
+	if (m->reserved)
+		a->sink.unreserve(a->sink.arg, INGRESS_FIRST_STAGE, m->sender_key, m->reserved_octets);
+	m->reserved = false;
+}
+
+/* Sends the next batch if none is in flight and there is something to send. */
+static void run(struct admit *a)
+{
+	size_t octets = 0;
+	want_ids(a);
+	if (!a->up)
+		fail_waiting(a, STORE_AWAY);
+	else if (!a->n_ids && !a->id_call)
+		fail_waiting(a, STORE_FULL); /* no memory to ask for ids */
+	if (a->flight || !a->n_ids || (!a->small.n && !a->large.n))
+		return;
+	bool large = a->large.n && (!a->small.n || !a->last_large);
+	struct list *l = large ? &a->large : &a->small;
+	struct batch *b = a->spare ? a->spare : malloc(sizeof *b);
+	a->spare = NULL;
+	if (!b) {
+		fail_waiting(a, STORE_FULL);
+		return;
+	}
+	b->a = a;
+	b->n = 0;
+	a->last_large = large;
+	a->flight = b; /* also while preparing: done() below may submit */
+	while (l->head && a->n_ids && b->n < a->max_rows) {
+		struct message *m = l->head;
+		size_t size = message_octets(m);
+		if (b->n && octets + size > a->max_octets)
+			break;
+		list_take(l);
+		octets += size;
+		enum store_rc full = STORE_FULL;
+		if (prepare(a, m) == 0 && spool_map(&m->spool, &b->bodies[b->n]) == 0) {
+			message_row(m, b->bodies[b->n], &b->rows[b->n]);
+			b->msgs[b->n++] = m;
+			continue;
+		}
+		unprepare(a, m);
+		a->stats.failed_rows++;
+		a->done(a->arg, &m, &full, 1);
+	}
+	if (!b->n) {
+		a->flight = NULL;
+		a->spare = b;
+		if (a->small.n || a->large.n)
+			kick(a);
+		return;
+	}
+	b->sent_us = clock_mono_us();
+	a->be.admit(a->be.ctx, b->rows, b->n, on_admitted, b);
+	for (size_t i = 0; i < b->n; i++)
+		spool_unmap(&b->msgs[i]->spool, b->bodies[i]);
+	want_ids(a);
+}
+
+static void on_kick(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	run(arg);
+}
+
+struct admit *admit_new(struct event_base *base, const struct admission_backend *be, const struct ingress_sink *sink,
+    admit_done_fn done, void *arg)
+{
+	struct admit *a = calloc(1, sizeof *a);
+	if (!a)
+		return NULL;
+	a->kick = event_new(base, -1, 0, on_kick, a);
+	if (!a->kick) {
+		free(a);
+		return NULL;
+	}
+	a->be = *be;
+	a->sink = *sink;
+	a->done = done;
+	a->arg = arg;
+	list_init(&a->small);
+	list_init(&a->large);
+	admit_limits(a, ADMIT_ROWS_MAX, 16 * 1024 * 1024);
+	return a;
+}
+
+void admit_free(struct admit *a)
+{
+	if (!a)
+		return;
+	if (a->flight)
+		a->flight->a = NULL;
+	if (a->id_call)
+		a->id_call->a = NULL;
+	free(a->spare);
+	event_free(a->kick);
+	free(a);
+}
+
+void admit_limits(struct admit *a, unsigned rows, size_t octets)
+{
+	a->max_rows = rows < 1 ? 1 : rows > ADMIT_ROWS_MAX ? ADMIT_ROWS_MAX : rows;
+	a->max_octets = octets;
+}
+
+void admit_database(struct admit *a, bool up)
+{
+	a->up = up;
+	a->generation++;
+	a->n_ids = 0;
+	if (up)
+		kick(a);
+	else
+		fail_waiting(a, STORE_AWAY);
+}
+
+void admit_submit(struct admit *a, struct message *m)
+{
+	list_put(spool_body_size(&m->spool) > ADMIT_LARGE ? &a->large : &a->small, m);
+	kick(a);
+}
+
+void admit_stats(const struct admit *a, struct admit_stats *ret)
+{
+	*ret = a->stats;
+	ret->waiting = a->small.n + a->large.n;
+	ret->in_flight = a->flight ? (unsigned)a->flight->n : 0;
+	ret->ids = a->n_ids;
+}

@@ -1,0 +1,518 @@
+/* The ingress as a whole: sockets, accepting, deadlines, the answer of the database, reload and drain. What a session
+ * says is in session.c and policy.c; how messages are committed, in admit.c. */
+#include "ingress_internal.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+enum { REFUSAL_LINES_A_SECOND = 20 };
+
+const char *const refusal_names[REFUSED_N] = { "relay", "database", "memory", "disk", "headers", "loop", "content",
+	"connections", "address", "row", "drain" };
+
+/* --- beginning and end --- */
+
+static void bind_all(struct ingress *in, const struct config *c, const char *section, struct terms *t,
+    struct config_faults *faults)
+{
+	const struct config_value *at = config_get(c, section, "BIND");
+	struct str rest = str_from(config_str(c, section, "BIND")), word;
+	while (str_word(&rest, " \t,", &word)) {
+		char host[64], err[256];
+		uint16_t port;
+		struct listening *l = realloc(in->listening, (in->n_listening + 1) * sizeof *l);
+		if (!l) {
+			config_fault_add(faults, "", 0, false, "[%s]: out of memory", section);
+			return;
+		}
+		in->listening = l;
+		l += in->n_listening;
+		*l = (struct listening){ .in = in, .terms = terms_ref(t), .fd = -1 };
+		in->n_listening++;
+		if (config_parse_hostport(word, host, sizeof host, &port)) {
+			config_fault_add(faults, at ? at->file : "", at ? at->line : 0, false,
+			    "[%s] BIND: \"%.*s\" is no numeric address with a port (127.0.0.1:2525, [::1]:2525)", section,
+			    STR_ARG(word));
+			continue;
+		}
+		l->host = strdup(host);
+		l->port = port;
+		l->fd = l->host ? net_listen(host, port, err, sizeof err) : -1;
+		if (l->fd < 0)
+			config_fault_add(faults, at ? at->file : "", at ? at->line : 0, false,
+			    "[%s] BIND: cannot listen on %.*s: %s", section, STR_ARG(word), l->host ? err : "out of memory");
+		else if (!port)
+			l->port = net_listen_port(l->fd);
+	}
+}
+
+static bool is_listener(const char *section)
+{
+	return str_istarts(str_from(section), STR("listener-"));
+}
+
+struct ingress *ingress_new(const struct config *c, struct config_faults *faults)
+{
+	size_t before = config_faults_n(faults, false);
+	struct ingress *in = calloc(1, sizeof *in);
+	const char *section;
+	if (!in) {
+		config_fault_add(faults, "", 0, false, "out of memory");
+		return NULL;
+	}
+	in->resume_tail = &in->resume_head;
+	clients_init(&in->clients);
+	shared_settings_read(&in->set, c, faults);
+	for (size_t i = 0; (section = config_section(c, i)); i++) {
+		const struct config_value *proto = config_get(c, section, "PROTOCOL");
+		struct terms *t;
+		if (!is_listener(section))
+			continue;
+		if (proto && !str_ieq(str_from(proto->value), STR("smtp"))) {
+			config_fault_add(faults, proto->file, proto->line, false,
+			    "[%s] PROTOCOL = %s: this version speaks smtp only", section, proto->value);
+			continue;
+		}
+		t = terms_new(c, section, faults);
+		if (t)
+			bind_all(in, c, section, t, faults);
+		terms_unref(t);
+	}
+	if (config_faults_n(faults, false) > before) {
+		ingress_free(in);
+		return NULL;
+	}
+	return in;
+}
+
+static void free_listening(struct listening *l)
+{
+	net_listener_free(l->listener);
+	if (l->fd >= 0)
+		close(l->fd);
+	terms_unref(l->terms);
+	free(l->host);
+}
+
+void ingress_free(struct ingress *in)
+{
+	if (!in)
+		return;
+	in->draining = false; /* nobody is to be told any more */
+	for (struct session *s = in->sessions, *next; s; s = next) {
+		next = s->next;
+		s->awaiting = false;
+		session_free(s);
+	}
+	admit_free(in->admit);
+	for (size_t i = 0; i < in->n_listening; i++)
+		free_listening(&in->listening[i]);
+	free(in->listening);
+	struct event *ev[] = { in->tick, in->resume, in->wake, in->drain_end };
+	for (size_t i = 0; i < sizeof ev / sizeof *ev; i++)
+		if (ev[i])
+			event_free(ev[i]);
+	clients_done(&in->clients);
+	shared_settings_done(&in->set);
+	free(in);
+}
+
+/* --- refusals --- */
+
+void ingress_refused(struct ingress *in, const struct session *s, enum refusal why, const char *fmt, ...)
+{
+	char text[1024];
+	va_list ap;
+	in->rejected[why]++;
+	int64_t second = clock_mono_us() / US_PER_S;
+	if (second != in->refusal_second) {
+		if (in->refusals_unlogged)
+			log_info(NULL, "event=refusals-not-logged n=%llu", (unsigned long long)in->refusals_unlogged);
+		in->refusal_second = second;
+		in->refusal_lines = 0;
+		in->refusals_unlogged = 0;
+	}
+	if (in->refusal_lines >= REFUSAL_LINES_A_SECOND) {
+		in->refusals_unlogged++;
+		return;
+	}
+	in->refusal_lines++;
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof text, fmt, ap);
+	va_end(ap);
+	log_info(s ? &s->log : NULL, "event=refused reason=%s helo=%s %s", refusal_names[why],
+	    s ? log_q(buf_str(&s->helo)) : "\"\"", text);
+}
+
+/* --- accepting --- */
+
+/* A place is not free: say so politely. One attempt; whoever does not read it is closed all the same. */
+static void turn_away(struct listening *l, int fd, const struct net_addr *peer, enum refusal why, const char *text)
+{
+	char line[512];
+	int n = snprintf(line, sizeof line, "421 4.7.0 %.255s %s\r\n", l->terms->hostname, text);
+	ingress_refused(l->in, NULL, why, "client=%s listener=%s text=%s", peer->text, l->terms->name, log_qz(text));
+	if (send(fd, line, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+		log_debug(NULL, "event=write-failed client=%s error=%s", peer->text, log_qz(strerror(errno)));
+	close(fd);
+}
+
+static void on_accept(void *arg, int fd, const struct net_addr *peer)
+{
+	struct listening *l = arg;
+	struct ingress *in = l->in;
+	bool relay = config_networks_has(l->terms->relay, peer->text);
+	in->connections++;
+	if (l->terms->max_connections && l->sessions >= l->terms->max_connections) {
+		turn_away(l, fd, peer, REFUSED_CONNECTIONS, "Too many connections; try again later");
+		return;
+	}
+	if (!clients_enter(&in->clients, peer, relay ? 0 : l->terms->max_per_address)) {
+		turn_away(l, fd, peer, REFUSED_CONNECTIONS, "Too many connections from your address; try again later");
+		return;
+	}
+	if (!session_begin(l, fd, peer, relay)) {
+		clients_leave(&in->clients, peer);
+		log_error(NULL, "event=session-failed client=%s error=\"out of memory\"", peer->text);
+	}
+}
+
+/* --- turns of the loop --- */
+
+static void on_resume(evutil_socket_t fd, short what, void *arg)
+{
+	struct ingress *in = arg;
+	/* those there are now: whoever asks again while they run waits for the next turn */
+	struct session *last = NULL;
+	(void)fd;
+	(void)what;
+	for (struct session *s = in->resume_head; s; s = s->resume_next)
+		last = s;
+	while (in->resume_head) {
+		struct session *s = in->resume_head;
+		bool end = s == last;
+		in->resume_head = s->resume_next;
+		if (!in->resume_head)
+			in->resume_tail = &in->resume_head;
+		s->queued = false;
+		session_pump(s);
+		if (end)
+			break;
+	}
+	if (in->resume_head)
+		event_active(in->resume, EV_TIMEOUT, 0);
+}
+
+void ingress_resume_later(struct ingress *in, struct session *s)
+{
+	if (s->queued)
+		return;
+	s->queued = true;
+	s->resume_next = NULL;
+	*in->resume_tail = s;
+	in->resume_tail = &s->resume_next;
+	event_active(in->resume, EV_TIMEOUT, 0);
+}
+
+void ingress_sweep(struct ingress *in, int64_t now_us)
+{
+	for (struct session *s = in->sessions, *next; s; s = next) {
+		const struct terms *t = s->terms;
+		bool late = now_us > s->deadline_us;
+		bool long_gone = t->session_us && now_us - s->started_us > t->session_us && !s->has_spool;
+		next = s->next;
+		if (!s->conn || (!late && !long_gone))
+			continue;
+		in->timeouts++;
+		log_info(&s->log, "event=timeout state=%s session_s=%lld", smtp_server_state_name(s->engine),
+		    (long long)((now_us - s->started_us) / US_PER_S));
+		if (s->awaiting)
+			session_drop(s); /* the outcome is unknown: no answer at all, never a wrong one */
+		else
+			session_shutdown(s, "4.4.2", late ? "Timeout" : "Session has lasted too long");
+	}
+}
+
+static void look_at_disk(struct ingress *in)
+{
+	struct statvfs st;
+	bool low = in->set.min_free && statvfs(in->house.dir, &st) == 0 &&
+	    (uint64_t)st.f_bavail * st.f_frsize < in->set.min_free;
+	if (low != in->disk_low)
+		log_warn(NULL, low ? "event=disk-low folder=%s mail=refused" : "event=disk-ok folder=%s mail=accepted",
+		    log_qz(in->house.dir));
+	in->disk_low = low;
+}
+
+static void on_tick(evutil_socket_t fd, short what, void *arg)
+{
+	struct ingress *in = arg;
+	(void)fd;
+	(void)what;
+	look_at_disk(in);
+	ingress_sweep(in, clock_mono_us());
+}
+
+/* --- after the commit --- */
+
+static void wake_now(struct ingress *in)
+{
+	in->woke_us = clock_mono_us();
+	in->sink.wake(in->sink.arg, INGRESS_FIRST_STAGE);
+}
+
+static void on_wake(evutil_socket_t fd, short what, void *arg)
+{
+	struct ingress *in = arg;
+	(void)fd;
+	(void)what;
+	in->wake_armed = false;
+	wake_now(in);
+}
+
+void ingress_wake(struct ingress *in)
+{
+	int64_t since = clock_mono_us() - in->woke_us;
+	if (in->wake_armed)
+		return;
+	if (!in->woke_us || since >= in->set.wake_us) {
+		wake_now(in);
+		return;
+	}
+	struct timeval tv = { (in->set.wake_us - since) / US_PER_S, (in->set.wake_us - since) % US_PER_S };
+	in->wake_armed = evtimer_add(in->wake, &tv) == 0;
+	if (!in->wake_armed)
+		wake_now(in);
+}
+
+static void answer(struct session *s, const struct message *m, enum store_rc rc)
+{
+	struct smtp_reply r = { 451, "4.3.0", "Mail cannot be stored at the moment; try again later" };
+	char text[64];
+	if (rc == STORE_OK) {
+		snprintf(text, sizeof text, "Ok: queued as %lld", (long long)m->id);
+		r = (struct smtp_reply){ 250, "2.0.0", text };
+	} else if (rc == STORE_FULL) {
+		r = (struct smtp_reply){ 452, "4.3.1", "Insufficient storage; try again later" };
+	}
+	if (rc == STORE_OK)
+		smtp_server_accept(s->engine, &r);
+	else
+		smtp_server_reject(s->engine, &r);
+}
+
+static void log_outcome(struct ingress *in, const struct session *s, const struct message *m, enum store_rc rc)
+{
+	if (rc == STORE_OK) {
+		if (log_max() >= LOG_LV_INFO)
+			log_info(NULL, "id=%lld event=accepted session=%llu listener=%s client=%s helo=%s from=%s rcpts=%zu size=%llu%s",
+			    (long long)m->id, (unsigned long long)s->id, s->terms->name, s->peer.text,
+			    log_q(buf_str(&s->helo)), log_q(m->mail_from), m->n_rcpts,
+			    (unsigned long long)m->spool.size, s->conn ? "" : " client_gone=1");
+		return;
+	}
+	ingress_refused(in, s, rc == STORE_AWAY ? REFUSED_DATABASE : rc == STORE_FULL ? REFUSED_MEMORY : REFUSED_ROW,
+	    "at=commit from=%s rcpts=%zu size=%llu rc=%d", log_q(m->mail_from), m->n_rcpts,
+	    (unsigned long long)m->spool.size, (int)rc);
+	if (rc == STORE_REFUSED)
+		log_error(&s->log, "event=row-refused id=%lld from=%s rcpts=%zu hint=\"the database did not take the row; see its log\"",
+		    (long long)m->id, log_q(m->mail_from), m->n_rcpts);
+}
+
+/* Gives the committed row to the worker that was reserved for it. False: it has to be found in the queue. */
+static bool hand_off(struct ingress *in, const struct message *m)
+{
+	struct wire_item item;
+	int fd = -1;
+	if (message_item(m, &item) && (!item.body_in_fd || (fd = spool_body_fd(&m->spool)) >= 0)) {
+		in->sink.hand_off(in->sink.arg, INGRESS_FIRST_STAGE, m->sender_key, &item, fd);
+		return true;
+	}
+	/* No descriptor for the body: the worker reads it from the database. */
+	item.has_content = false;
+	item.body_in_fd = false;
+	item.body = STR_NULL;
+	in->sink.hand_off(in->sink.arg, INGRESS_FIRST_STAGE, m->sender_key, &item, -1);
+	return true;
+}
+
+void ingress_admitted(void *arg, struct message *const *msgs, const enum store_rc *rcs, size_t n)
+{
+	struct ingress *in = arg;
+	bool wake = false;
+	/* First all answers: clients prepare their next message while we go on. */
+	for (size_t i = 0; i < n; i++) {
+		struct session *s = msgs[i]->session;
+		if (rcs[i] == STORE_OK) {
+			in->accepted++;
+			in->octets += msgs[i]->spool.size;
+		}
+		if (s->conn) {
+			answer(s, msgs[i], rcs[i]);
+			session_flush(s);
+		}
+	}
+	for (size_t i = 0; i < n; i++) {
+		const struct message *m = msgs[i];
+		if (m->reserved && rcs[i] == STORE_OK)
+			hand_off(in, m);
+		else if (m->reserved)
+			in->sink.unreserve(in->sink.arg, INGRESS_FIRST_STAGE, m->sender_key, m->reserved_octets);
+		else if (rcs[i] == STORE_OK)
+			wake = true;
+	}
+	if (wake)
+		ingress_wake(in);
+	for (size_t i = 0; i < n; i++)
+		log_outcome(in, msgs[i]->session, msgs[i], rcs[i]);
+	for (size_t i = 0; i < n; i++)
+		session_settled(msgs[i]->session);
+}
+
+void ingress_database(struct ingress *in, bool up)
+{
+	if (!in->started || in->database_up == up)
+		return;
+	in->database_up = up;
+	admit_database(in->admit, up);
+}
+
+/* --- start, reload, drain --- */
+
+static void use_settings(struct ingress *in)
+{
+	in->house.dir = in->set.spool_dir;
+	in->house.threshold = in->set.spool_threshold;
+	in->house.max = in->set.message_memory;
+	if (in->admit)
+		admit_limits(in->admit, in->set.batch_rows, in->set.batch_octets);
+	/* now, as the account that will write into it */
+	if ((mkdir(in->house.dir, 0700) && errno != EEXIST) || access(in->house.dir, W_OK | X_OK))
+		log_error(NULL, "event=spool-folder-unusable folder=%s error=%s effect=\"messages above SPOOL_THRESHOLD get 452\"",
+		    log_qz(in->house.dir), log_qz(strerror(errno)));
+}
+
+int ingress_start_with(struct ingress *in, struct event_base *base, const struct admission_backend *be,
+    const struct ingress_sink *sink)
+{
+	struct timeval second = { 1, 0 };
+	in->base = base;
+	in->sink = *sink;
+	in->admit = admit_new(base, be, sink, ingress_admitted, in);
+	in->tick = event_new(base, -1, EV_PERSIST, on_tick, in);
+	in->resume = event_new(base, -1, 0, on_resume, in);
+	in->wake = evtimer_new(base, on_wake, in);
+	if (!in->admit || !in->tick || !in->resume || !in->wake || event_add(in->tick, &second))
+		return -1;
+	use_settings(in);
+	look_at_disk(in);
+	for (size_t i = 0; i < in->n_listening; i++) {
+		struct listening *l = &in->listening[i];
+		l->listener = net_listener_new(base, l->fd, on_accept, l);
+		if (!l->listener)
+			return -1;
+		log_info(NULL, "event=listening listener=%s address=%s port=%u starttls=%s", l->terms->name, l->host, l->port,
+		    l->terms->tls ? "yes" : "no");
+	}
+	in->started = true;
+	return 0;
+}
+
+void ingress_reload(struct ingress *in, const struct config *c)
+{
+	struct config_faults *faults = config_faults_new();
+	struct shared_settings set = { 0 };
+	if (!faults)
+		return;
+	if (shared_settings_read(&set, c, faults) == 0) {
+		shared_settings_done(&in->set);
+		in->set = set;
+		if (in->started)
+			use_settings(in);
+	}
+	for (size_t i = 0; i < in->n_listening; i++) {
+		struct listening *l = &in->listening[i];
+		struct terms *t;
+		if (!config_get(c, l->terms->section, "BIND")) {
+			log_warn(NULL, "event=reload listener=%s change=removed effect=\"listens until restart\"", l->terms->name);
+			continue;
+		}
+		t = terms_new(c, l->terms->section, faults);
+		if (!t)
+			continue; /* the fault says why; the old terms go on */
+		terms_unref(l->terms);
+		l->terms = t;
+	}
+	const char *section;
+	for (size_t i = 0; (section = config_section(c, i)); i++) {
+		bool known = false;
+		for (size_t k = 0; k < in->n_listening; k++)
+			known = known || str_ieq(str_from(section), str_from(in->listening[k].terms->section));
+		if (is_listener(section) && !known)
+			log_warn(NULL, "event=reload listener=%s change=added effect=\"listens after restart\"", section);
+	}
+	for (size_t i = 0; i < config_faults_n(faults, true); i++) {
+		const struct config_fault *f = config_faults_at(faults, i);
+		log_error(NULL, "event=reload-fault file=%s line=%u error=%s effect=\"old settings kept\"", log_qz(f->file), f->line,
+		    log_qz(f->text));
+	}
+	config_faults_free(faults);
+}
+
+static void on_drain_end(evutil_socket_t fd, short what, void *arg)
+{
+	struct ingress *in = arg;
+	(void)fd;
+	(void)what;
+	if (!in->draining || !in->drained)
+		return;
+	void (*done)(void *) = in->drained;
+	in->drained = NULL;
+	if (in->n_sessions)
+		log_warn(NULL, "event=drain-grace-over sessions=%u", in->n_sessions);
+	done(in->drained_arg);
+}
+
+void ingress_session_gone(struct ingress *in)
+{
+	if (in->draining && !in->n_sessions && in->drain_end)
+		event_active(in->drain_end, EV_TIMEOUT, 0);
+}
+
+void ingress_drain(struct ingress *in, unsigned grace_s, void (*done)(void *arg), void *arg)
+{
+	struct timeval grace = { grace_s, 0 };
+	if (in->draining)
+		return;
+	in->draining = true;
+	in->drained = done;
+	in->drained_arg = arg;
+	for (size_t i = 0; i < in->n_listening; i++) {
+		struct listening *l = &in->listening[i];
+		net_listener_free(l->listener);
+		l->listener = NULL;
+		if (l->fd >= 0)
+			close(l->fd); /* what waits in the backlog gets a reset and comes again */
+		l->fd = -1;
+	}
+	in->drain_end = evtimer_new(in->base, on_drain_end, in);
+	if (!in->drain_end || evtimer_add(in->drain_end, &grace)) {
+		log_error(NULL, "event=drain-failed error=\"out of memory\" effect=\"no grace\"");
+		in->drained = NULL;
+		done(arg);
+		return;
+	}
+	for (struct session *s = in->sessions, *next; s; s = next) {
+		next = s->next;
+		if (s->conn && !s->awaiting && !s->has_spool && smtp_server_idle(s->engine))
+			session_shutdown(s, "4.3.2", "Service is stopping");
+	}
+	ingress_session_gone(in);
+}

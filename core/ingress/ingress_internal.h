@@ -1,0 +1,96 @@
+/* What the files of core/ingress share: the ingress itself, its counters, and the calls between session, policy and
+ * admission. Nobody outside includes it, tests excepted. */
+#ifndef INGRESS_INTERNAL_H
+#define INGRESS_INTERNAL_H
+
+#include "admit.h"
+#include "clients.h"
+#include "ingress.h"
+#include "net/listener.h"
+#include "session.h"
+#include "settings.h"
+
+/* Why something was refused; the label of pepsi_smtp_rejected_total. */
+enum refusal {
+	REFUSED_RELAY,       /* 550 5.7.1 */
+	REFUSED_DATABASE,    /* 451 4.3.0 */
+	REFUSED_MEMORY,      /* 452 4.3.1 */
+	REFUSED_DISK,        /* 452 4.3.1 */
+	REFUSED_HEADERS,     /* 554 5.6.0 */
+	REFUSED_LOOP,        /* 554 5.4.6 */
+	REFUSED_CONTENT,     /* by the engine: line ends, NUL, size; or the client left in the middle */
+	REFUSED_CONNECTIONS, /* 421 4.7.0 */
+	REFUSED_ADDRESS,     /* 553: not storable */
+	REFUSED_ROW,         /* 451: the database did not take it */
+	REFUSED_DRAIN,       /* 421 4.3.2 */
+	REFUSED_N
+};
+extern const char *const refusal_names[REFUSED_N];
+
+struct listening {
+	struct ingress *in;
+	struct terms *terms;         /* for new sessions */
+	char *host;
+	uint16_t port;
+	int fd;
+	struct net_listener *listener;
+	unsigned sessions;
+};
+
+struct ingress {
+	struct event_base *base;
+	struct shared_settings set;
+	struct listening *listening;
+	size_t n_listening;
+	struct ingress_sink sink;
+	struct admit *admit;
+	struct store_conn *store;
+	bool database_up, started;
+	bool disk_low;
+
+	struct session *sessions;    /* all, newest first */
+	unsigned n_sessions;
+	uint64_t next_session;
+	struct clients clients;
+	struct spool_house house;
+
+	struct event *tick;          /* once a second: deadlines, free space */
+	struct event *resume;        /* sessions that have more to do, next turn */
+	struct session *resume_head, **resume_tail;
+
+	struct event *wake;
+	bool wake_armed;
+	int64_t woke_us;
+
+	bool draining;
+	struct event *drain_end;
+	void (*drained)(void *);
+	void *drained_arg;
+
+	/* refusals are logged at most this often */
+	int64_t refusal_second;
+	unsigned refusal_lines;
+	uint64_t refusals_unlogged;
+
+	/* counters since start */
+	uint64_t connections, accepted, octets, rejected[REFUSED_N], timeouts, tls, tls_failed, orphans;
+};
+
+/* ingress_start() with any database behind it. */
+int ingress_start_with(struct ingress *in, struct event_base *base, const struct admission_backend *be,
+    const struct ingress_sink *sink);
+/* Ends sessions beyond their deadlines; the clock is the caller's. */
+void ingress_sweep(struct ingress *in, int64_t now_us);
+/* Counts and, within the rate, logs one refusal. */
+void ingress_refused(struct ingress *in, const struct session *s, enum refusal why, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+/* Runs session_pump() for s in the next turn of the loop. */
+void ingress_resume_later(struct ingress *in, struct session *s);
+/* A session was removed: a drain may be over. */
+void ingress_session_gone(struct ingress *in);
+/* admit_done_fn: answers clients, hands messages to workers. arg: the ingress. */
+void ingress_admitted(void *arg, struct message *const *msgs, const enum store_rc *rcs, size_t n);
+/* Wakes the dispatcher for rows that no worker was reserved for, at most once per DISPATCH_WAKE_INTERVAL. */
+void ingress_wake(struct ingress *in);
+
+#endif

@@ -1,0 +1,208 @@
+/* Turning a finished transaction into a row: envelope copy, Received, state. May not decide anything about it. */
+#include "message.h"
+
+#include "json.h"
+#include "proto/mail/received.h"
+#include "session.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* dsn entries of WIRE_RCPTS_MAX recipients at their longest */
+enum { STATE_MAX = 64 * 1024 * 1024 };
+
+/* RFC 3461 §4.1: NEVER stands alone, the others in a list. */
+static void put_notify(struct buf *out, unsigned notify)
+{
+	static const struct {
+		unsigned flag;
+		const char *name;
+	} names[] = { { SMTP_NOTIFY_NEVER, "NEVER" }, { SMTP_NOTIFY_SUCCESS, "SUCCESS" },
+		{ SMTP_NOTIFY_FAILURE, "FAILURE" }, { SMTP_NOTIFY_DELAY, "DELAY" } };
+	bool first = true;
+	json_put_key(out, "notify");
+	buf_addc(out, '"');
+	for (unsigned i = 0; i < 4; i++) {
+		if (!(notify & names[i].flag))
+			continue;
+		if (!first)
+			buf_addc(out, ',');
+		buf_addz(out, names[i].name);
+		first = false;
+	}
+	buf_addc(out, '"');
+}
+
+static void put_dsn(struct buf *out, const struct smtp_transaction *tx)
+{
+	bool rcpts = false;
+	for (unsigned i = 0; i < tx->n_rcpts; i++)
+		rcpts = rcpts || tx->rcpts[i].notify || tx->rcpts[i].orcpt.n;
+	if (!tx->ret && !tx->envid.n && !rcpts)
+		return;
+	buf_addc(out, '{');
+	if (tx->ret)
+		json_put_member(out, "ret", tx->ret == 'F' ? STR("FULL") : STR("HDRS"));
+	if (tx->envid.n)
+		json_put_member(out, "envid", tx->envid);
+	if (rcpts) {
+		json_put_key(out, "rcpt");
+		buf_addc(out, '[');
+		for (unsigned i = 0; i < tx->n_rcpts; i++) {
+			buf_addz(out, i ? ",{" : "{");
+			if (tx->rcpts[i].notify)
+				put_notify(out, tx->rcpts[i].notify);
+			if (tx->rcpts[i].orcpt.n)
+				json_put_member(out, "orcpt", tx->rcpts[i].orcpt);
+			buf_addc(out, '}');
+		}
+		buf_addc(out, ']');
+	}
+	buf_addc(out, '}');
+}
+
+int message_take(struct message *m, const struct smtp_transaction *tx)
+{
+	size_t n = tx->mail_from.n;
+	for (unsigned i = 0; i < tx->n_rcpts; i++)
+		n += tx->rcpts[i].address.n;
+	m->text = BUF_INIT(n);
+	m->dsn = BUF_INIT(STATE_MAX);
+	if (!buf_room(&m->text, n))
+		return -1;
+	m->rcpts = calloc(tx->n_rcpts ? tx->n_rcpts : 1, sizeof *m->rcpts);
+	if (!m->rcpts)
+		return -1;
+	/* the buffer does not move any more: pointers into it hold */
+	buf_adds(&m->text, tx->mail_from);
+	m->mail_from = buf_str(&m->text);
+	for (unsigned i = 0; i < tx->n_rcpts; i++) {
+		m->rcpts[i] = str_n(m->text.p + m->text.n, tx->rcpts[i].address.n);
+		buf_adds(&m->text, tx->rcpts[i].address);
+	}
+	m->n_rcpts = tx->n_rcpts;
+	m->smtputf8 = tx->smtputf8;
+	m->body_8bit = tx->body == SMTP_BODY_8BITMIME;
+	put_dsn(&m->dsn, tx);
+	return m->text.failed || m->dsn.failed ? -1 : 0;
+}
+
+/* RFC 3848; RFC 6531 §4.3 for the UTF8 forms, which are ESMTP by nature. */
+static struct str protocol(const struct session *s, bool utf8)
+{
+	if (utf8)
+		return s->tls_protocol ? STR("UTF8SMTPS") : STR("UTF8SMTP");
+	if (s->tls_protocol)
+		return STR("ESMTPS");
+	return s->esmtp ? STR("ESMTP") : STR("SMTP");
+}
+
+static void put_state(struct buf *out, const struct message *m, const struct session *s)
+{
+	buf_addz(out, "{\"origin\":{");
+	json_put_member(out, "ip", str_from(s->peer.text));
+	json_put_key(out, "port");
+	buf_addf(out, "%u", s->peer.port);
+	json_put_member(out, "helo", buf_str(&s->helo));
+	json_put_bool(out, "esmtp", s->esmtp);
+	json_put_bool(out, "smtputf8", m->smtputf8);
+	json_put_member(out, "body", m->body_8bit ? STR("8BITMIME") : STR("7BIT"));
+	json_put_member(out, "listener", str_from(s->terms->name));
+	if (s->tls_protocol) {
+		json_put_key(out, "tls");
+		buf_addc(out, '{');
+		json_put_member(out, "protocol", str_from(s->tls_protocol));
+		json_put_member(out, "cipher", str_from(s->tls_cipher));
+		buf_addc(out, '}');
+	}
+	json_put_member(out, "authserv_id", str_from(s->terms->hostname));
+	buf_addc(out, '}');
+	if (m->dsn.n) {
+		json_put_key(out, "dsn");
+		buf_adds(out, buf_str(&m->dsn));
+	}
+	buf_addc(out, '}');
+}
+
+int message_compose(struct message *m, int64_t now_us)
+{
+	const struct session *s = m->session;
+	char id[24], tls[96] = "";
+	snprintf(id, sizeof id, "%lld", (long long)m->id);
+	if (s->tls_protocol)
+		snprintf(tls, sizeof tls, "%s %s", s->tls_protocol, s->tls_cipher);
+	m->received_at = now_us;
+	m->headers = BUF_INIT(m->spool.head.n + 4096);
+	m->state = BUF_INIT(STATE_MAX);
+	struct mail_received r = {
+		.helo = buf_str(&s->helo),
+		.ip = s->peer.family ? str_from(s->peer.text) : STR_NULL,
+		.protocol = protocol(s, m->smtputf8),
+		.tls = str_from(tls),
+		.hostname = str_from(s->terms->hostname),
+		.id = str_from(id),
+		.rcpt = m->n_rcpts == 1 ? m->rcpts[0] : STR_NULL,
+		.utf8 = m->smtputf8,
+		.time_us = now_us,
+	};
+	if (!buf_room(&m->headers, m->spool.head.n + 512) || mail_received_write(&m->headers, &r) ||
+	    buf_adds(&m->headers, buf_str(&m->spool.head)))
+		return -1;
+	put_state(&m->state, m, s);
+	net_addr_sender_key(&s->peer, m->sender_key);
+	return m->state.failed ? -1 : 0;
+}
+
+size_t message_octets(const struct message *m)
+{
+	return m->spool.head.n + (size_t)spool_body_size(&m->spool) + m->text.n + m->dsn.n + 1024;
+}
+
+void message_row(const struct message *m, struct str body, struct store_message *ret)
+{
+	*ret = (struct store_message){
+		.id = m->id,
+		.stage = INGRESS_FIRST_STAGE,
+		.running = m->reserved,
+		.received_at = m->received_at,
+		.mail_from = m->mail_from,
+		.rcpts = m->rcpts,
+		.n_rcpts = m->n_rcpts,
+		.state = buf_str(&m->state),
+		.headers = buf_str(&m->headers),
+		.body = body,
+	};
+}
+
+bool message_item(const struct message *m, struct wire_item *ret)
+{
+	uint64_t size = spool_body_size(&m->spool);
+	*ret = (struct wire_item){
+		.id = m->id,
+		.has_content = true,
+		.received_at = m->received_at,
+		.body_id = m->id,
+		.mail_from = m->mail_from,
+		.rcpts = m->rcpts,
+		.n_rcpts = m->n_rcpts,
+		.state = buf_str(&m->state),
+		.headers = buf_str(&m->headers),
+		.body_in_fd = m->spool.fd >= 0 || size > WIRE_INLINE_MAX,
+		.body_size = size,
+	};
+	if (!ret->body_in_fd)
+		ret->body = buf_str(&m->spool.body);
+	return m->n_rcpts <= WIRE_RCPTS_MAX && wire_size(ret) <= WIRE_DATAGRAM_MAX;
+}
+
+void message_done(struct message *m)
+{
+	spool_done(&m->spool);
+	free(m->rcpts);
+	m->rcpts = NULL;
+	m->n_rcpts = 0;
+	buf_free(&m->text);
+	buf_free(&m->dsn);
+	buf_free(&m->headers);
+	buf_free(&m->state);
+}

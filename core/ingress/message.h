@@ -1,0 +1,49 @@
+/* One message between its final dot and the answer of the database: content, envelope and what is stored with it.
+ * Embedded in its session, which stays alive until the answer is there even when its client is gone. */
+#ifndef INGRESS_MESSAGE_H
+#define INGRESS_MESSAGE_H
+
+#include "net/addr.h"
+#include "proto/smtp/server.h"
+#include "proto/wire/wire.h"
+#include "spool.h"
+#include "store/queue.h"
+
+#define INGRESS_FIRST_STAGE "init"
+
+struct session;
+
+struct message {
+	struct message *next;    /* in a gather list of the admission */
+	struct session *session;
+	struct spool spool;
+	/* a copy of the envelope: the engine's transaction ends with the answer, the hand-off comes after it */
+	struct buf text;         /* the strings below */
+	struct str mail_from;
+	struct str *rcpts;
+	size_t n_rcpts;
+	struct buf dsn;          /* state.dsn as JSON, or empty */
+	bool smtputf8, body_8bit;
+	/* made when the id is known */
+	int64_t id, received_at;
+	struct buf headers;      /* Received and what was sent */
+	struct buf state;
+	bool reserved;           /* a worker waits for it: inserted `running` */
+	size_t reserved_octets;
+	char sender_key[NET_SENDER_KEY_SIZE];
+};
+
+/* Copies the envelope. 0, or -1: no memory. */
+int message_take(struct message *m, const struct smtp_transaction *tx);
+/* Writes the Received field in front of the headers, and the state. m->id is set. 0, or -1: no memory. */
+int message_compose(struct message *m, int64_t now_us);
+/* Octets that count against batch limits and the dispatcher's reservation. */
+size_t message_octets(const struct message *m);
+/* The row for the store; body comes from spool_map(). */
+void message_row(const struct message *m, struct str body, struct store_message *ret);
+/* The row for a worker. False: too large for one datagram, so it must be read from the database. */
+bool message_item(const struct message *m, struct wire_item *ret);
+/* Empties it, gives everything back. */
+void message_done(struct message *m);
+
+#endif

@@ -1,0 +1,195 @@
+/* What is answered to each command: relay control, limits, content rules. A check here only refuses; what is accepted
+ * is done by spool and admission. */
+#include "ingress_internal.h"
+
+#include "base/clock.h"
+#include "proto/mail/received.h"
+
+static void accept_usual(struct session *s)
+{
+	smtp_server_accept(s->engine, NULL);
+}
+
+static void reject(struct session *s, unsigned code, const char *status, const char *text)
+{
+	struct smtp_reply r = { code, status, text };
+	smtp_server_reject(s->engine, &r);
+}
+
+/* An octet that no column of ours takes. The engine's grammar lets none through; this is the fence behind it. */
+static bool storable(struct str a)
+{
+	for (size_t i = 0; i < a.n; i++)
+		if ((unsigned char)a.p[i] < 0x20 || a.p[i] == 0x7f)
+			return false;
+	return str_is_utf8(a);
+}
+
+static void on_helo(struct session *s, const struct smtp_event *ev)
+{
+	buf_reset(&s->helo);
+	buf_adds(&s->helo, str_n(ev->text.p, ev->text.n > 512 ? 512 : ev->text.n));
+	s->esmtp = ev->esmtp;
+	accept_usual(s);
+}
+
+static void on_mail(struct session *s, const struct smtp_event *ev)
+{
+	struct ingress *in = s->in;
+	if (in->draining) {
+		ingress_refused(in, s, REFUSED_DRAIN, "at=MAIL");
+		reject(s, 451, "4.3.2", "Service is stopping; try again later");
+	} else if (!in->database_up) {
+		ingress_refused(in, s, REFUSED_DATABASE, "at=MAIL");
+		reject(s, 451, "4.3.0", "Mail cannot be stored at the moment; try again later");
+	} else if (in->house.used >= in->house.max) {
+		ingress_refused(in, s, REFUSED_MEMORY, "at=MAIL used=%zu", in->house.used);
+		reject(s, 452, "4.3.1", "Too much mail at once; try again later");
+	} else if (in->disk_low) {
+		ingress_refused(in, s, REFUSED_DISK, "at=MAIL");
+		reject(s, 452, "4.3.1", "Insufficient storage; try again later");
+	} else if (!storable(ev->tx->mail_from)) {
+		ingress_refused(in, s, REFUSED_ADDRESS, "at=MAIL from=%s", log_q(ev->tx->mail_from));
+		reject(s, 553, "5.1.7", "Bad sender address");
+	} else {
+		accept_usual(s);
+	}
+}
+
+/* Bare postmaster is ours where any domain is, and for our own clients. 0: accepted, the address completed. */
+static int complete_postmaster(struct session *s, const struct smtp_event *ev)
+{
+	struct str full = str_from(s->terms->postmaster);
+	ptrdiff_t at = str_chr(full, '@');
+	if ((!s->terms->has_local && !s->relay) || at < 0)
+		return -1;
+	full = arena_str(ev->tx->arena, full);
+	if (!full.p)
+		return -1;
+	ev->rcpt->address = full;
+	ev->rcpt->local = str_n(full.p, (size_t)at);
+	ev->rcpt->domain = str_skip(full, (size_t)at + 1);
+	return 0;
+}
+
+static void on_rcpt(struct session *s, const struct smtp_event *ev)
+{
+	struct smtp_rcpt *r = ev->rcpt;
+	bool ok = true;
+	if (!storable(r->address)) {
+		ingress_refused(s->in, s, REFUSED_ADDRESS, "at=RCPT to=%s", log_q(r->address));
+		reject(s, 553, "5.1.3", "Bad recipient address");
+		return;
+	}
+	if (!r->domain.n)
+		ok = complete_postmaster(s, ev) == 0;
+	else
+		ok = s->relay || config_domains_has(s->terms->local, r->domain);
+	if (ok) {
+		accept_usual(s);
+		return;
+	}
+	ingress_refused(s->in, s, REFUSED_RELAY, "from=%s to=%s", log_q(ev->tx->mail_from), log_q(r->address));
+	reject(s, 550, "5.7.1", "Relaying denied");
+}
+
+static void on_data(struct session *s)
+{
+	spool_init(&s->message.spool, &s->in->house);
+	s->has_spool = true;
+	s->data_us = clock_mono_us();
+	accept_usual(s);
+}
+
+static void drop_content(struct session *s)
+{
+	message_done(&s->message);
+	s->has_spool = false;
+}
+
+static void refuse_content(struct session *s, enum refusal why, unsigned code, const char *status, const char *text)
+{
+	ingress_refused(s->in, s, why, "at=DATA size=%llu reason=%s", (unsigned long long)s->message.spool.size, log_qz(text));
+	drop_content(s);
+	reject(s, code, status, text);
+}
+
+static void on_message(struct session *s, const struct smtp_event *ev)
+{
+	struct message *m = &s->message;
+	enum spool_fault fault = spool_finish(&m->spool);
+	switch (fault) {
+	case SPOOL_OK:
+		break;
+	case SPOOL_FULL:
+		refuse_content(s, REFUSED_MEMORY, 452, "4.3.1", "Too much mail at once; try again later");
+		return;
+	case SPOOL_DISK:
+		log_error(&s->log, "event=spool-failed folder=%s error=%s", s->in->house.dir,
+		    log_qz(strerror(m->spool.spool_errno)));
+		refuse_content(s, REFUSED_DISK, 452, "4.3.1", "Insufficient storage; try again later");
+		return;
+	case SPOOL_HEADERS_LONG:
+		refuse_content(s, REFUSED_HEADERS, 554, "5.6.0", "Message header is too large");
+		return;
+	case SPOOL_HEADERS_MANY:
+		refuse_content(s, REFUSED_HEADERS, 554, "5.6.0", "Message header has too many lines");
+		return;
+	}
+	/* RFC 5321 §6.3 */
+	if (s->terms->max_hops && mail_received_count(buf_str(&m->spool.head), s->terms->max_hops + 1) > s->terms->max_hops) {
+		refuse_content(s, REFUSED_LOOP, 554, "5.4.6", "Too many hops: mail loop");
+		return;
+	}
+	if (message_take(m, ev->tx)) {
+		refuse_content(s, REFUSED_MEMORY, 452, "4.3.1", "Out of memory; try again later");
+		return;
+	}
+	s->awaiting = true;
+	admit_submit(s->in->admit, m);
+}
+
+void policy_event(struct session *s, const struct smtp_event *ev)
+{
+	switch (ev->kind) {
+	case SMTP_EV_NONE:
+	case SMTP_EV_RESET:
+		break;
+	case SMTP_EV_HELO:
+		on_helo(s, ev);
+		break;
+	case SMTP_EV_MAIL:
+		on_mail(s, ev);
+		break;
+	case SMTP_EV_RCPT:
+		on_rcpt(s, ev);
+		break;
+	case SMTP_EV_DATA:
+		on_data(s);
+		break;
+	case SMTP_EV_CHUNK:
+		spool_add(&s->message.spool, ev->chunk);
+		break;
+	case SMTP_EV_MESSAGE:
+		on_message(s, ev);
+		break;
+	case SMTP_EV_ABORT:
+		ingress_refused(s->in, s, REFUSED_CONTENT, "at=DATA size=%llu reason=%s",
+		    (unsigned long long)s->message.spool.size, log_q(ev->text));
+		drop_content(s);
+		break;
+	case SMTP_EV_STARTTLS:
+		s->starttls = true;
+		break;
+	case SMTP_EV_VRFY:
+		accept_usual(s);
+		break;
+	case SMTP_EV_QUIT:
+		s->closing = true;
+		break;
+	case SMTP_EV_CLOSE:
+		s->closing = true;
+		s->abrupt = !s->eof;
+		break;
+	}
+}

@@ -1,0 +1,276 @@
+/* Session life: input to the engine, events to the policy, replies out, deadlines, the end. One read and one write per
+ * pipelined group. No timers: the tick compares deadline_us. */
+#include "ingress_internal.h"
+
+#include "base/clock.h"
+
+#include <stdlib.h>
+
+enum {
+	EVENTS_PER_TURN = 500,     /* of one session; then others get their turn */
+	OUT_HIGH = 32 * 1024,      /* replies held back; then they are written first */
+	DATA_RATE = 1024,          /* octets a second that lengthen a message's deadline: 50 MiB may take 14 h, a trickle not */
+	COMMIT_PATIENCE_S = 8 * 60,/* clients wait 10 min for the answer to their final dot (RFC 5321 §4.5.3.2.6) */
+};
+
+static void on_input(void *arg, const char *p, size_t n);
+static void on_eof(void *arg);
+static void on_writable(void *arg);
+static void on_secured(void *arg);
+static void on_broken(void *arg, const char *why);
+static const struct net_conn_calls calls = { on_input, on_eof, on_writable, on_secured, on_broken };
+
+bool session_begin(struct listening *at, int fd, const struct net_addr *peer, bool relay)
+{
+	struct ingress *in = at->in;
+	struct session *s = calloc(1, sizeof *s);
+	if (!s || !(s->conn = net_conn_new(in->base, fd, &calls, s))) {
+		if (!s)
+			evutil_closesocket(fd);
+		free(s);
+		return false;
+	}
+	s->engine = smtp_server_new(&at->terms->smtp);
+	if (!s->engine) {
+		net_conn_free(s->conn);
+		free(s);
+		return false;
+	}
+	s->in = in;
+	s->at = at;
+	s->terms = terms_ref(at->terms);
+	s->id = ++in->next_session;
+	s->peer = *peer;
+	s->relay = relay;
+	s->helo = BUF_INIT(1024);
+	s->message.session = s;
+	s->message.spool.fd = -1;
+	s->started_us = clock_mono_us();
+	s->deadline_us = s->started_us + s->terms->command_us;
+	log_ctx_set(&s->log, NULL, "session=%llu listener=%s client=%s", (unsigned long long)s->id, s->terms->name, s->peer.text);
+	s->next = in->sessions;
+	if (s->next)
+		s->next->prev = s;
+	in->sessions = s;
+	in->n_sessions++;
+	at->sessions++;
+	s->counted = true;
+	session_pump(s); /* the banner */
+	return true;
+}
+
+void session_free(struct session *s)
+{
+	struct ingress *in = s->in;
+	net_conn_free(s->conn);
+	smtp_server_free(s->engine);
+	message_done(&s->message);
+	buf_free(&s->helo);
+	if (s->prev)
+		s->prev->next = s->next;
+	else
+		in->sessions = s->next;
+	if (s->next)
+		s->next->prev = s->prev;
+	if (s->queued) {
+		struct session **at = &in->resume_head;
+		while (*at != s)
+			at = &(*at)->resume_next;
+		*at = s->resume_next;
+		if (!*at)
+			in->resume_tail = at;
+	}
+	clients_leave(&in->clients, &s->peer);
+	s->at->sessions--;
+	in->n_sessions--;
+	terms_unref(s->terms);
+	free(s);
+	ingress_session_gone(in);
+}
+
+void session_drop(struct session *s)
+{
+	if (s->conn && s->abrupt)
+		net_conn_drain(s->conn);
+	net_conn_free(s->conn);
+	s->conn = NULL;
+	if (s->awaiting)
+		s->in->orphans++;
+	else
+		session_free(s);
+}
+
+/* Progress was made: the time for the next command begins. Within DATA what counts is the whole message. */
+static void restart_deadline(struct session *s)
+{
+	int64_t now = clock_mono_us();
+	if (s->awaiting)
+		s->deadline_us = now + COMMIT_PATIENCE_S * US_PER_S;
+	else if (s->has_spool)
+		s->deadline_us = s->data_us + s->terms->command_us +
+		    (int64_t)(s->message.spool.size / DATA_RATE) * US_PER_S;
+	else
+		s->deadline_us = now + s->terms->command_us;
+}
+
+static void set_reading(struct session *s)
+{
+	net_conn_read(s->conn, !s->eof && !s->blocked && !s->closing && !s->starttls && smtp_server_wants_input(s->engine));
+}
+
+void session_flush(struct session *s)
+{
+	struct buf *out = smtp_server_out(s->engine);
+	if (!s->conn || !out->n)
+		return;
+	int r = net_conn_write(s->conn, out);
+	s->blocked = r == 0;
+	if (r < 0) {
+		log_debug(&s->log, "event=write-failed state=%s", smtp_server_state_name(s->engine));
+		net_conn_free(s->conn);
+		s->conn = NULL;
+	}
+}
+
+/* What is to be done when everything has been written. Returns false when the connection (and perhaps s) is gone. */
+static bool settle_output(struct session *s, bool more)
+{
+	if (!s->conn) { /* the write failed */
+		session_drop(s);
+		return false;
+	}
+	if (s->blocked)
+		return true;
+	if (s->closing || (s->eof_told && !more && !s->awaiting)) {
+		session_drop(s);
+		return false;
+	}
+	if (s->starttls) {
+		s->starttls = false;
+		if (net_conn_starttls(s->conn, s->terms->tls)) {
+			log_warn(&s->log, "event=starttls-failed error=\"out of memory\"");
+			session_drop(s);
+			return false;
+		}
+	}
+	return true;
+}
+
+void session_pump(struct session *s)
+{
+	struct buf *out = smtp_server_out(s->engine);
+	struct smtp_event ev;
+	size_t before = out->n;
+	bool more = false;
+	unsigned n = 0;
+	if (!s->conn)
+		return;
+	for (;;) {
+		more = false;
+		if (s->closing || s->starttls || s->awaiting || net_conn_securing(s->conn))
+			break;
+		if (n == EVENTS_PER_TURN || out->n > OUT_HIGH) {
+			more = true;
+			break;
+		}
+		if (smtp_server_next(s->engine, &ev) != 1) {
+			if (!s->eof || s->eof_told)
+				break;
+			/* all that came before the end of the peer's side has been dealt with */
+			s->eof_told = true;
+			smtp_server_eof(s->engine);
+			continue;
+		}
+		policy_event(s, &ev);
+		n++;
+	}
+	if (n || out->n > before)
+		restart_deadline(s);
+	session_flush(s);
+	if (!settle_output(s, more))
+		return;
+	if (more && !s->blocked)
+		ingress_resume_later(s->in, s);
+	if (s->in->draining && !more && !s->awaiting && !s->closing && smtp_server_idle(s->engine)) {
+		session_shutdown(s, "4.3.2", "Service is stopping");
+		return;
+	}
+	set_reading(s);
+}
+
+void session_shutdown(struct session *s, const char *status, const char *text)
+{
+	if (!s->conn || net_conn_securing(s->conn) || s->blocked || s->closing) {
+		session_drop(s); /* nobody would hear it */
+		return;
+	}
+	s->abrupt = true;
+	smtp_server_shutdown(s->engine, status, text);
+	session_pump(s);
+}
+
+void session_settled(struct session *s)
+{
+	s->awaiting = false;
+	s->has_spool = false;
+	message_done(&s->message);
+	if (!s->conn) {
+		session_free(s);
+		return;
+	}
+	restart_deadline(s);
+	session_pump(s);
+}
+
+static void on_input(void *arg, const char *p, size_t n)
+{
+	struct session *s = arg;
+	if (s->closing || s->starttls)
+		return; /* behind QUIT: nobody listens. Behind STARTTLS the engine has seen to it that nothing is left */
+	if (smtp_server_feed(s->engine, p, n)) {
+		log_warn(&s->log, "event=overfed state=%s", smtp_server_state_name(s->engine));
+		session_drop(s);
+		return;
+	}
+	session_pump(s);
+}
+
+static void on_eof(void *arg)
+{
+	struct session *s = arg;
+	s->eof = true;
+	session_pump(s);
+}
+
+static void on_writable(void *arg)
+{
+	struct session *s = arg;
+	s->blocked = false;
+	session_pump(s);
+}
+
+static void on_secured(void *arg)
+{
+	struct session *s = arg;
+	s->in->tls++;
+	s->tls_protocol = net_conn_tls_protocol(s->conn);
+	s->tls_cipher = net_conn_tls_cipher(s->conn);
+	buf_reset(&s->helo);
+	s->esmtp = false;
+	smtp_server_tls_started(s->engine);
+	log_debug(&s->log, "event=tls protocol=%s cipher=%s", s->tls_protocol, s->tls_cipher);
+	s->deadline_us = clock_mono_us() + s->terms->command_us;
+	session_pump(s);
+}
+
+static void on_broken(void *arg, const char *why)
+{
+	struct session *s = arg;
+	if (net_conn_securing(s->conn)) {
+		s->in->tls_failed++;
+		log_info(&s->log, "event=tls-failed error=%s", log_qz(why));
+	} else {
+		log_debug(&s->log, "event=connection-lost state=%s error=%s", smtp_server_state_name(s->engine), log_qz(why));
+	}
+	session_drop(s);
+}

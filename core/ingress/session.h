@@ -1,0 +1,59 @@
+/* One SMTP session: a connection, an engine, at most one message under way. Freed when its client is gone, but not
+ * before the database has answered for a message whose final dot was seen: that one is committed anyway. */
+#ifndef INGRESS_SESSION_H
+#define INGRESS_SESSION_H
+
+#include "base/log.h"
+#include "message.h"
+#include "net/conn.h"
+#include "settings.h"
+
+struct ingress;
+struct listening;
+
+struct session {
+	struct session *prev, *next, *resume_next;
+	struct ingress *in;
+	struct listening *at;
+	struct terms *terms;
+	struct net_conn *conn;       /* NULL: the client is gone */
+	struct smtp_server *engine;
+	uint64_t id;
+	struct net_addr peer;
+	struct buf helo;
+	const char *tls_protocol, *tls_cipher;
+	int64_t started_us, deadline_us, data_us;
+	bool esmtp;
+	bool relay;                  /* client in RELAY_NETWORKS */
+	bool counted;                /* in the book of connections per address */
+	bool has_spool;              /* message.spool is in use */
+	bool awaiting;               /* the database has the message */
+	bool starttls;               /* 220 is on its way */
+	bool eof;                    /* the peer closed its side */
+	bool eof_told;
+	bool closing;                /* 221 or 421 is on its way, then the end */
+	bool abrupt;                 /* … of a peer that may still be sending */
+	bool blocked;                /* output waits for the socket */
+	bool queued;                 /* in the resume list */
+	struct message message;
+	struct log_ctx log;
+};
+
+/* Takes fd. Sends the banner. False: it could not begin (fd is closed). */
+bool session_begin(struct listening *at, int fd, const struct net_addr *peer, bool relay);
+/* Lets the engine go on and writes what it has to say. May free s. */
+void session_pump(struct session *s);
+/* Writes replies without letting the engine go on (group commit: first all the 250s). Never frees an awaiting session. */
+void session_flush(struct session *s);
+/* 421 with this status and text, then the end. May free s. */
+void session_shutdown(struct session *s, const char *status, const char *text);
+/* The client is gone or must go: closes, and frees s unless it is awaiting. */
+void session_drop(struct session *s);
+/* The message is settled: gives its memory back, lets pipelined input go on. May free s. */
+void session_settled(struct session *s);
+void session_free(struct session *s);
+
+/* policy.c: answers one event of the engine. */
+void policy_event(struct session *s, const struct smtp_event *ev);
+
+#endif

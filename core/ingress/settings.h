@@ -1,0 +1,43 @@
+/* What the configuration says to the ingress, read once: the terms of each listener (immutable and counted, so that a
+ * session keeps those it began under over a reload) and what all listeners share. */
+#ifndef INGRESS_SETTINGS_H
+#define INGRESS_SETTINGS_H
+
+#include "config/config.h"
+#include "net/tls.h"
+#include "proto/smtp/server.h"
+
+struct terms {
+	unsigned refs;
+	char *name;            /* "mx" of [listener-mx] */
+	char *section;
+	struct smtp_server_conf smtp;
+	char *hostname;
+	struct config_domains *local;   /* accepted from anyone */
+	struct config_networks *relay;  /* whose clients may send anywhere */
+	char *postmaster;      /* "postmaster@…": where bare postmaster goes */
+	bool has_local;        /* some domain is local */
+	int64_t command_us, session_us; /* total time for one command, for a session; 0: no limit */
+	unsigned max_connections, max_per_address; /* 0: no limit */
+	unsigned max_hops;
+	struct net_tls *tls;   /* NULL: no STARTTLS */
+};
+
+struct shared_settings {
+	char *spool_dir;
+	size_t spool_threshold, message_memory;
+	unsigned batch_rows;
+	size_t batch_octets;
+	int64_t wake_us;
+	uint64_t min_free; /* of the spool file system; 0: not looked at */
+};
+
+/* The terms of [listener-…] `section`; what is wrong goes into faults. NULL: memory or TLS. */
+struct terms *terms_new(const struct config *c, const char *section, struct config_faults *faults);
+struct terms *terms_ref(struct terms *t);
+void terms_unref(struct terms *t); /* accepts NULL */
+/* 0 or -1 (a fault was added). */
+int shared_settings_read(struct shared_settings *ret, const struct config *c, struct config_faults *faults);
+void shared_settings_done(struct shared_settings *s);
+
+#endif

@@ -1,0 +1,71 @@
+/* What /metrics and `pepsi status` show of the ingress. Reads only. */
+#include "ingress_internal.h"
+
+static void counter(struct buf *out, const char *name, const char *help, uint64_t v)
+{
+	buf_addf(out, "# HELP pepsi_%s %s\n# TYPE pepsi_%s counter\npepsi_%s %llu\n", name, help, name, name, (unsigned long long)v);
+}
+
+static void gauge(struct buf *out, const char *name, const char *help, uint64_t v)
+{
+	buf_addf(out, "# HELP pepsi_%s %s\n# TYPE pepsi_%s gauge\npepsi_%s %llu\n", name, help, name, name, (unsigned long long)v);
+}
+
+/* Buckets at first × 2^i in units of `unit`; the last one is +Inf. */
+static void histogram(struct buf *out, const char *name, const char *help, const uint64_t *in_bucket, double first,
+    double sum, uint64_t n)
+{
+	uint64_t cumulated = 0;
+	buf_addf(out, "# HELP pepsi_%s %s\n# TYPE pepsi_%s histogram\n", name, help, name);
+	for (unsigned i = 0; i < ADMIT_BUCKETS - 1; i++) {
+		cumulated += in_bucket[i];
+		buf_addf(out, "pepsi_%s_bucket{le=\"%g\"} %llu\n", name, first * (double)(1u << i), (unsigned long long)cumulated);
+	}
+	buf_addf(out, "pepsi_%s_bucket{le=\"+Inf\"} %llu\npepsi_%s_sum %g\npepsi_%s_count %llu\n", name, (unsigned long long)n, name,
+	    sum, name, (unsigned long long)n);
+}
+
+void ingress_metrics(struct ingress *in, struct buf *out)
+{
+	struct admit_stats a = { 0 };
+	if (in->admit)
+		admit_stats(in->admit, &a);
+	counter(out, "smtp_connections_total", "Connections accepted", in->connections);
+	gauge(out, "smtp_sessions", "Sessions now", in->n_sessions);
+	counter(out, "smtp_messages_accepted_total", "Messages committed", in->accepted);
+	counter(out, "smtp_bytes_total", "Octets of accepted messages", in->octets);
+	buf_addz(out, "# HELP pepsi_smtp_rejected_total Refusals by reason\n# TYPE pepsi_smtp_rejected_total counter\n");
+	for (unsigned i = 0; i < REFUSED_N; i++)
+		buf_addf(out, "pepsi_smtp_rejected_total{reason=\"%s\"} %llu\n", refusal_names[i],
+		    (unsigned long long)in->rejected[i]);
+	counter(out, "smtp_timeouts_total", "Sessions ended by a deadline", in->timeouts);
+	counter(out, "smtp_tls_total", "TLS handshakes completed", in->tls);
+	counter(out, "smtp_tls_failed_total", "TLS handshakes failed", in->tls_failed);
+	counter(out, "smtp_clients_gone_total", "Clients gone between their final dot and the answer", in->orphans);
+	gauge(out, "message_memory_bytes", "Memory held by messages under way", in->house.used);
+	gauge(out, "message_memory_limit_bytes", "MESSAGE_MEMORY", in->house.max);
+	gauge(out, "admission_waiting", "Messages waiting for the next commit", a.waiting);
+	gauge(out, "admission_in_flight", "Messages in the commit under way", a.in_flight);
+	gauge(out, "admission_ids", "Queue ids in hand", a.ids);
+	counter(out, "admission_failed_rows_total", "Messages the database did not take", a.failed_rows);
+	histogram(out, "admission_batch_rows", "Messages per commit", a.rows_le, 1, (double)a.rows, a.batches);
+	histogram(out, "admission_seconds", "Time of a commit", a.time_le, 0.0005, (double)a.time_us / 1e6, a.batches);
+}
+
+void ingress_status(struct ingress *in, struct buf *out)
+{
+	struct admit_stats a = { 0 };
+	uint64_t rejected = 0;
+	if (in->admit)
+		admit_stats(in->admit, &a);
+	for (unsigned i = 0; i < REFUSED_N; i++)
+		rejected += in->rejected[i];
+	buf_addf(out,
+	    "{\"connections\":%llu,\"sessions\":%u,\"accepted\":%llu,\"octets\":%llu,\"rejected\":%llu,\"timeouts\":%llu,"
+	    "\"database\":%s,\"draining\":%s,\"message_memory\":%zu,\"waiting\":%u,\"in_flight\":%u,\"batches\":%llu,"
+	    "\"rows\":%llu}",
+	    (unsigned long long)in->connections, in->n_sessions, (unsigned long long)in->accepted, (unsigned long long)in->octets,
+	    (unsigned long long)rejected, (unsigned long long)in->timeouts, in->database_up ? "true" : "false",
+	    in->draining ? "true" : "false", in->house.used, a.waiting, a.in_flight, (unsigned long long)a.batches,
+	    (unsigned long long)a.rows);
+}
