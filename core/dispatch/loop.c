@@ -224,6 +224,8 @@ static void sweep(struct dispatch *d, int64_t now)
 {
 	size_t pos = 0, n = 0;
 	uint64_t id;
+	struct stage *st;
+	bool promised = false;
 	if (!d->db_up || !d->recovered || d->claiming || d->sweeping || d->stopping)
 		return;
 	int64_t *known = malloc((d->flights.n + d->n_sour + 1) * sizeof *known);
@@ -233,10 +235,12 @@ static void sweep(struct dispatch *d, int64_t now)
 		known[n++] = (int64_t)id;
 	for (size_t i = 0; i < d->n_sour; i++)
 		known[n++] = d->sour[i].id;
+	TAILQ_FOREACH(st, &d->stages, link)
+		promised |= st->reserved > 0;
 	d->last_sweep = now;
-	d->sweeping = true;
-	/* rows of the last minute may be between their commit and their hand-off */
-	store_release_orphans(d->db, known, n, 60 * US_PER_S, swept, d);
+	d->sweeping = true; /* nothing is claimed or promised meanwhile */
+	/* with places promised, rows of the last minute may be between their commit and their hand-off */
+	store_release_orphans(d->db, known, n, promised ? 60 * US_PER_S : 0, swept, d);
 	free(known);
 }
 
@@ -311,7 +315,7 @@ void dispatch_database(struct dispatch *d, bool up)
 	}
 	TAILQ_FOREACH(st, &d->stages, link)
 		repair_run(d, st);
-	d->last_sweep = clock_mono_us() - ORPHAN_SWEEP_US / 2; /* commits may have lost their answers: sweep in a minute */
+	d->last_sweep = clock_mono_us() - ORPHAN_SWEEP_US + US_PER_S; /* answers may have been lost: sweep in a second */
 	dispatch_wake(d, NULL);
 	dispatch_due_soon(d);
 }
@@ -428,7 +432,7 @@ bool dispatch_reserve(void *arg, const char *name, const char *sender_key, size_
 	struct stage *st = dispatch_stage_find(d, name);
 	(void)sender_key;
 	/* whoever waits in the database comes first */
-	if (!st || st->removed || st->maybe_pending || st->cooldown_until || d->stopping || !d->db_up || !d->recovered)
+	if (!st || st->removed || st->maybe_pending || st->cooldown_until || d->stopping || d->sweeping || !d->db_up || !d->recovered)
 		return false;
 	if (!capacity(st) || st->backlog_bytes + octets > STAGE_BYTES_MAX)
 		return false;
