@@ -5,9 +5,13 @@
 
 #include "store/conn.h"
 
-/* conninfo of a user who may create in the database. embedded: also creates database `pepsi` and the roles.
- * 0: up to date now. -1: error, one-line reason in err (a database newer than this program: says both versions and
- * what to do). Applied patches are logged. Two at once wait for each other (advisory lock). */
+/* admin: conninfo of a user who may create in the database. embedded (connect as role "postgres"): also creates database
+ * `pepsi`, and a role `pepsi-owner` that nobody can log in as and that owns the schema, so that nothing runs with a superuser's rights.
+ * 0: up to date now. -1: error, one-line reason in err (600 octets are enough). Errors besides a server that cannot be reached: a
+ * database newer than this program, a server older than PostgreSQL 14 or not in UTF8, and one whose fsync or full_page_writes is
+ * off, since it can lose accepted mail; synchronous_commit = off is a warning, sessions set their own. Applied
+ * patches are logged, and so are the server's warnings (roles that could not be made). All of it is one
+ * transaction; two at once wait for each other. */
 int migrate_run(const struct store_params *admin, bool embedded, char *err, size_t err_size);
 /* The schema version this program knows. */
 unsigned migrate_version(void);

@@ -1,0 +1,497 @@
+-- procedures.sql: every function and trigger of the schema that can be made anew; run at each migration, after the patches.
+--
+-- THE NOTIFY CONTRACT
+--
+-- Channel `workqueue` (payload empty): rows became pending. PostgreSQL holds a database-wide lock from the moment a
+-- notifying transaction begins to commit until it is done, so a notification inside admission would make all sessions commit
+-- one by one. Therefore:
+--   * workqueue_add does not notify. The ingress wakes the dispatcher out of band, after the commit, once per
+--     DISPATCH_WAKE_INTERVAL.
+--   * Writers inside the dispatcher's loop stay silent: workqueue_pause, workqueue_finish, workqueue_finish_with_clones,
+--     workqueue_split, workqueue_move, workqueue_blame, and every plain UPDATE of a worker. The worker's status line brings
+--     the dispatcher back to the same claim.
+--   * Writers outside it notify, in their own transaction: workqueue_inject, workqueue_resume, workqueue_retry,
+--     workqueue_set_stage, and later keydisc_release and pepsi-failure-bouncer.
+--   * No trigger of pepsi.workqueue notifies this channel.
+-- Channel `workqueue_failed` (payload: the id): trigger workqueue_failed_notify, when a row becomes failed or timeout,
+--     whoever writes it. The same trigger stamps state.failed_at.
+-- Channel `config_changed` (payload empty): trigger config_changed_notify, once per statement that changes config_override.
+--
+-- All names are qualified and nothing depends on the caller's search_path. Functions that run with the owner's rights
+-- (SECURITY DEFINER) have a fixed one.
+
+DO $$
+DECLARE t record;
+BEGIN
+    FOR t IN SELECT tgname, tgrelid::regclass AS rel FROM pg_trigger g JOIN pg_class c ON c.oid = g.tgrelid
+             WHERE c.relnamespace = 'pepsi'::regnamespace AND NOT tgisinternal LOOP
+        EXECUTE format('DROP TRIGGER %I ON %s', t.tgname, t.rel);
+    END LOOP;
+    FOR t IN SELECT oid::regprocedure AS f FROM pg_proc
+             WHERE pronamespace = 'pepsi'::regnamespace AND proname <> 'sender_net' LOOP
+        EXECUTE format('DROP FUNCTION %s', t.f);
+    END LOOP;
+END $$;
+
+-- ---------------------------------------------------------------------------------------------- bodies
+
+-- Frees those of the bodies that no row refers to any more. Two transactions that drop the last two references at once each
+-- see the other's and leave the body to workqueue_body_gc. Planner settings: the cached plan may be older than the
+-- queue's growth; it must never scan.
+CREATE FUNCTION pepsi.workqueue_body_free(p_bodies bigint[]) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+BEGIN
+    DELETE FROM pepsi.workqueue_body b
+    WHERE b.id = ANY (p_bodies)
+      AND NOT EXISTS (SELECT FROM pepsi.workqueue w WHERE w.id = b.id AND w.body_id = b.id)
+      AND NOT EXISTS (SELECT FROM pepsi.workqueue w WHERE w.body_id = b.id AND w.body_id <> w.id);
+END $$;
+
+-- Sweeps bodies without a row, at most p_limit; returns how many. Safe beside any writer, because a reference to a
+-- body is only ever made in the transaction that makes the body, or copied from a row which that transaction holds locked: so
+-- every snapshot that sees a body in use also sees a row that uses it, and this is one statement with one snapshot.
+CREATE FUNCTION pepsi.workqueue_body_gc(p_limit integer DEFAULT 10000) RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE n integer;
+BEGIN
+    DELETE FROM pepsi.workqueue_body WHERE id = ANY (ARRAY(
+        SELECT b.id FROM pepsi.workqueue_body b
+        WHERE NOT EXISTS (SELECT FROM pepsi.workqueue w WHERE w.id = b.id AND w.body_id = b.id)
+          AND NOT EXISTS (SELECT FROM pepsi.workqueue w WHERE w.body_id = b.id AND w.body_id <> w.id)
+        LIMIT p_limit));
+    GET DIAGNOSTICS n = ROW_COUNT;
+    RETURN n;
+END $$;
+
+-- ---------------------------------------------------------------------------------------------- accounting
+
+CREATE FUNCTION pepsi.workqueue_count_insert() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE n bigint;
+BEGIN
+    SELECT count(*) INTO n FROM made;
+    IF n > 0 THEN
+        UPDATE pepsi.flow_stats SET accepted = accepted + n WHERE slot = pg_backend_pid() % 64;
+    END IF;
+    RETURN NULL;
+END $$;
+
+-- Books rows that go, by the outcome which the deleting function has set, and frees their bodies.
+CREATE FUNCTION pepsi.workqueue_count_delete() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+    n bigint;
+    bodies bigint[];
+    outcome text := coalesce(current_setting('pepsi.outcome', true), '');
+BEGIN
+    SELECT count(*), array_agg(body_id) INTO n, bodies FROM gone;
+    IF n = 0 THEN
+        RETURN NULL;
+    END IF;
+    UPDATE pepsi.flow_stats SET
+        delivered = delivered + CASE WHEN outcome = 'delivered' THEN n ELSE 0 END,
+        bounced = bounced + CASE WHEN outcome = 'bounced' THEN n ELSE 0 END,
+        discarded = discarded + CASE WHEN outcome IN ('delivered', 'bounced') THEN 0 ELSE n END
+    WHERE slot = pg_backend_pid() % 64;
+    DELETE FROM pepsi.workqueue_body b
+    WHERE b.id = ANY (bodies)
+      AND NOT EXISTS (SELECT FROM pepsi.workqueue w WHERE w.id = b.id AND w.body_id = b.id)
+      AND NOT EXISTS (SELECT FROM pepsi.workqueue w WHERE w.body_id = b.id AND w.body_id <> w.id);
+    RETURN NULL;
+END $$;
+
+-- p_n messages were turned into reports in place: those are bounced, these are new.
+CREATE FUNCTION pepsi.flow_bounced(p_n bigint) RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    UPDATE pepsi.flow_stats SET bounced = bounced + p_n, accepted = accepted + p_n WHERE slot = pg_backend_pid() % 64;
+$$;
+
+CREATE FUNCTION pepsi.workqueue_refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION '% of pepsi.workqueue is not possible', TG_OP USING
+        ERRCODE = 'feature_not_supported', HINT = 'DELETE keeps the accounting and the bodies right.';
+END $$;
+
+CREATE TRIGGER workqueue_count_insert AFTER INSERT ON pepsi.workqueue REFERENCING NEW TABLE AS made
+    FOR EACH STATEMENT EXECUTE FUNCTION pepsi.workqueue_count_insert();
+CREATE TRIGGER workqueue_count_delete AFTER DELETE ON pepsi.workqueue REFERENCING OLD TABLE AS gone
+    FOR EACH STATEMENT EXECUTE FUNCTION pepsi.workqueue_count_delete();
+CREATE TRIGGER workqueue_refuse BEFORE TRUNCATE ON pepsi.workqueue
+    FOR EACH STATEMENT EXECUTE FUNCTION pepsi.workqueue_refuse();
+
+-- ---------------------------------------------------------------------------------------------- failures, configuration
+
+-- AFTER with a WHEN clause, for its price where nothing failed is one comparison; a BEFORE trigger would lock every row
+-- of every UPDATE a second time.
+CREATE FUNCTION pepsi.workqueue_failed_notify() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    UPDATE pepsi.workqueue SET state = state || jsonb_build_object('failed_at',
+        to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))
+    WHERE id = NEW.id;
+    PERFORM pg_notify('workqueue_failed', NEW.id::text);
+    RETURN NULL;
+END $$;
+CREATE TRIGGER workqueue_failed_notify AFTER UPDATE OF status ON pepsi.workqueue FOR EACH ROW
+    WHEN (NEW.status IN ('failed', 'timeout') AND OLD.status NOT IN ('failed', 'timeout'))
+    EXECUTE FUNCTION pepsi.workqueue_failed_notify();
+CREATE TRIGGER workqueue_failed_notify_insert AFTER INSERT ON pepsi.workqueue FOR EACH ROW
+    WHEN (NEW.status IN ('failed', 'timeout')) EXECUTE FUNCTION pepsi.workqueue_failed_notify();
+
+CREATE FUNCTION pepsi.config_changed_notify() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_notify('config_changed', '');
+    RETURN NULL;
+END $$;
+CREATE TRIGGER config_changed_notify AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON pepsi.config_override
+    FOR EACH STATEMENT EXECUTE FUNCTION pepsi.config_changed_notify();
+
+-- ---------------------------------------------------------------------------------------------- helpers
+
+-- p_old || p_new; keys that p_new gives as null are removed.
+CREATE FUNCTION pepsi.state_merge(p_old jsonb, p_new jsonb) RETURNS jsonb
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN p_new IS NULL THEN p_old
+        ELSE (p_old || p_new) - ARRAY(SELECT key FROM jsonb_each(p_new) WHERE value = 'null') END
+$$;
+
+-- Recipients by index (from 0), in the order of the indices.
+CREATE FUNCTION pepsi.rcpt_subset(p_rcpt text[], p_keep integer[]) RETURNS text[]
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF EXISTS (SELECT FROM unnest(p_keep) k WHERE k IS NULL OR k < 0 OR k >= cardinality(p_rcpt)) THEN
+        RAISE EXCEPTION 'recipient index out of range: % of % recipients', p_keep, cardinality(p_rcpt)
+            USING ERRCODE = 'array_subscript_error';
+    END IF;
+    RETURN ARRAY(SELECT p_rcpt[k + 1] FROM unnest(p_keep) WITH ORDINALITY u(k, o) ORDER BY o);
+END $$;
+
+-- The state that goes with these recipients: dsn.rcpt runs parallel to rcpt_to.
+CREATE FUNCTION pepsi.state_subset(p_state jsonb, p_keep integer[]) RETURNS jsonb
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN jsonb_typeof(p_state #> '{dsn,rcpt}') = 'array' THEN
+        jsonb_set(p_state, '{dsn,rcpt}', coalesce((SELECT jsonb_agg(coalesce(p_state #> '{dsn,rcpt}' -> k, '{}') ORDER BY o)
+            FROM unnest(p_keep) WITH ORDINALITY u(k, o)), '[]'))
+        ELSE p_state END
+$$;
+
+CREATE FUNCTION pepsi.json_integers(p jsonb) RETURNS integer[]
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT ARRAY(SELECT v::integer FROM jsonb_array_elements_text(p) WITH ORDINALITY u(v, o) ORDER BY o)
+$$;
+CREATE FUNCTION pepsi.json_texts(p jsonb) RETURNS text[]
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT ARRAY(SELECT v FROM jsonb_array_elements_text(p) WITH ORDINALITY u(v, o) ORDER BY o)
+$$;
+
+-- Rows made out of row p_id on the server, sharing its body. Each clone is an object:
+--   stage, status ("pending", "retry", "failed"), retry_s, token (required);
+--   indices: [0, 2] of the row's recipients, or rcpts: ["a@b"]; state: {} to merge; mail_from.
+-- Pending ones begin a life of their own (received_at is now), the others keep received_at. A token that exists
+-- already makes nothing. With indices the entries of dsn.rcpt go along; fresh addresses have none unless state says.
+-- The caller holds the row locked.
+CREATE FUNCTION pepsi.workqueue_clone(p_id bigint, p_clones jsonb) RETURNS integer
+LANGUAGE plpgsql AS $$
+DECLARE n integer;
+BEGIN
+    IF p_clones IS NULL OR p_clones = '[]' THEN
+        RETURN 0;
+    END IF;
+    IF EXISTS (SELECT FROM jsonb_array_elements(p_clones) c WHERE coalesce(c ->> 'token', '') = ''
+            OR coalesce(c ->> 'stage', '') = '' OR coalesce(c ->> 'status', 'pending') NOT IN ('pending', 'retry', 'failed')
+            OR (jsonb_typeof(c -> 'indices') IS DISTINCT FROM 'array') = (jsonb_typeof(c -> 'rcpts') IS DISTINCT FROM 'array')
+            OR coalesce(c -> 'indices', c -> 'rcpts') = '[]'
+            OR coalesce(jsonb_typeof(c -> 'state'), 'object') <> 'object') THEN
+        RAISE EXCEPTION 'a clone of row % has no stage, token or recipients, or an unknown status, or a state that is no object', p_id
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    INSERT INTO pepsi.workqueue (id, mail_from, rcpt_to, headers, body_id, stage, status, state, timeout, received_at, token)
+    SELECT nextval('pepsi.workqueue_id_seq'), coalesce(c ->> 'mail_from', w.mail_from),
+        CASE WHEN c ? 'indices' THEN pepsi.rcpt_subset(w.rcpt_to, pepsi.json_integers(c -> 'indices'))
+            ELSE pepsi.json_texts(c -> 'rcpts') END,
+        w.headers, w.body_id, c ->> 'stage',
+        (CASE coalesce(c ->> 'status', 'pending') WHEN 'retry' THEN 'paused' ELSE coalesce(c ->> 'status', 'pending')
+            END)::pepsi.workqueue_status,
+        pepsi.state_merge(CASE WHEN c ? 'indices' THEN pepsi.state_subset(w.state, pepsi.json_integers(c -> 'indices'))
+            ELSE w.state #- '{dsn,rcpt}' END - 'dispatch_error', c -> 'state'),
+        CASE c ->> 'status' WHEN 'retry' THEN now() + coalesce((c ->> 'retry_s')::integer, 0) * interval '1 second' END,
+        CASE WHEN c ->> 'status' IN ('retry', 'failed') THEN w.received_at ELSE now() END, c ->> 'token'
+    FROM pepsi.workqueue w CROSS JOIN LATERAL jsonb_array_elements(p_clones) WITH ORDINALITY e(c, o)
+    WHERE w.id = p_id ORDER BY o
+    ON CONFLICT (token) WHERE token IS NOT NULL DO NOTHING;
+    GET DIAGNOSTICS n = ROW_COUNT;
+    RETURN n;
+END $$;
+
+-- ---------------------------------------------------------------------------------------------- admission
+
+-- One message. Does not notify. p_running: handed to a worker right after the commit.
+CREATE FUNCTION pepsi.workqueue_add(p_id bigint, p_stage text, p_running boolean, p_received_at timestamptz,
+    p_mail_from text, p_rcpt_to text[], p_state jsonb, p_headers bytea, p_body bytea) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    INSERT INTO pepsi.workqueue_body (id, body) VALUES (p_id, p_body);
+    INSERT INTO pepsi.workqueue (id, mail_from, rcpt_to, headers, body_id, stage, status, state, received_at)
+    VALUES (p_id, p_mail_from, p_rcpt_to, p_headers, p_id, p_stage,
+        CASE WHEN p_running THEN 'running' ELSE 'pending' END::pepsi.workqueue_status, p_state, p_received_at);
+    UPDATE pepsi.flow_stats SET received = received + 1 WHERE slot = pg_backend_pid() % 64;
+    RETURN p_id;
+END $$;
+
+-- The same for a batch, as parallel arrays: one statement per table instead of one per message. The recipients of all are
+-- in p_rcpts; those of message i are p_rcpts[p_rcpt_lo[i]:p_rcpt_hi[i]].
+CREATE FUNCTION pepsi.workqueue_add(p_id bigint[], p_stage text[], p_running boolean[], p_received_at timestamptz[],
+    p_mail_from text[], p_rcpts text[], p_rcpt_lo integer[], p_rcpt_hi integer[], p_state text[], p_headers bytea[],
+    p_body bytea[]) RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE n integer;
+BEGIN
+    INSERT INTO pepsi.workqueue_body (id, body) SELECT u.id, u.body FROM unnest(p_id, p_body) u(id, body);
+    INSERT INTO pepsi.workqueue (id, mail_from, rcpt_to, headers, body_id, stage, status, state, received_at)
+    SELECT u.id, u.mail_from, p_rcpts[u.lo:u.hi], u.headers, u.id, u.stage,
+        CASE WHEN u.running THEN 'running' ELSE 'pending' END::pepsi.workqueue_status, u.state::jsonb, u.received_at
+    FROM unnest(p_id, p_stage, p_running, p_received_at, p_mail_from, p_rcpt_lo, p_rcpt_hi, p_state, p_headers)
+        u(id, stage, running, received_at, mail_from, lo, hi, state, headers);
+    GET DIAGNOSTICS n = ROW_COUNT;
+    UPDATE pepsi.flow_stats SET received = received + n WHERE slot = pg_backend_pid() % 64;
+    RETURN n;
+END $$;
+
+-- A side message of its own; notifies. p_parent: only while that row is running (so that a pass whose answer was lost
+-- and which is committed again injects once). Returns the new id, or NULL when nothing was made.
+CREATE FUNCTION pepsi.workqueue_inject(p_stage text, p_mail_from text, p_rcpt_to text[], p_headers bytea, p_body bytea,
+    p_state jsonb DEFAULT '{}', p_parent bigint DEFAULT NULL) RETURNS bigint
+LANGUAGE plpgsql AS $$
+DECLARE new_id bigint;
+BEGIN
+    IF cardinality(p_rcpt_to) = 0 THEN
+        RAISE EXCEPTION 'a side message needs a recipient' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF p_parent IS NOT NULL THEN
+        PERFORM 1 FROM pepsi.workqueue WHERE id = p_parent AND status = 'running' FOR UPDATE;
+        IF NOT FOUND THEN
+            RETURN NULL;
+        END IF;
+    END IF;
+    new_id := nextval('pepsi.workqueue_id_seq');
+    INSERT INTO pepsi.workqueue_body (id, body) VALUES (new_id, p_body);
+    INSERT INTO pepsi.workqueue (id, mail_from, rcpt_to, headers, body_id, stage, status, state)
+    VALUES (new_id, p_mail_from, p_rcpt_to, p_headers, new_id, p_stage, 'pending', coalesce(p_state, '{}'));
+    PERFORM pg_notify('workqueue', '');
+    RETURN new_id;
+END $$;
+
+-- ---------------------------------------------------------------------------------------------- a worker's terminals
+-- Each acts on a row only while it is running; on any other (gone, taken away by an operator) it does nothing.
+
+-- New stage and status and exactly the columns that are not NULL; a new body is a new row of workqueue_body, so that
+-- siblings never see it. p_replace: the row becomes another message (a report): the old one counts as bounced.
+CREATE FUNCTION pepsi.workqueue_move(p_id bigint, p_stage text, p_status pepsi.workqueue_status, p_secs integer,
+    p_state jsonb, p_replace boolean, p_headers bytea, p_mail_from text, p_rcpt_to text[], p_body bytea) RETURNS boolean
+LANGUAGE plpgsql AS $$
+DECLARE
+    old_body bigint;
+    new_body bigint;
+BEGIN
+    IF p_body IS NOT NULL THEN
+        SELECT body_id INTO old_body FROM pepsi.workqueue WHERE id = p_id AND status = 'running' FOR UPDATE;
+        IF NOT FOUND THEN
+            RETURN false;
+        END IF;
+        new_body := nextval('pepsi.workqueue_id_seq');
+        INSERT INTO pepsi.workqueue_body (id, body) VALUES (new_body, p_body);
+    END IF;
+    UPDATE pepsi.workqueue SET stage = coalesce(p_stage, stage), status = p_status,
+        timeout = CASE WHEN p_status = 'paused' THEN now() + p_secs * interval '1 second' END,
+        state = CASE WHEN p_replace THEN coalesce(p_state, '{}') ELSE pepsi.state_merge(state, p_state) END,
+        received_at = CASE WHEN p_replace THEN now() ELSE received_at END,
+        headers = coalesce(p_headers, headers), mail_from = coalesce(p_mail_from, mail_from),
+        rcpt_to = coalesce(p_rcpt_to, rcpt_to), body_id = coalesce(new_body, body_id)
+    WHERE id = p_id AND status = 'running';
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    IF old_body IS NOT NULL THEN
+        PERFORM pepsi.workqueue_body_free(ARRAY[old_body]);
+    END IF;
+    IF p_replace THEN
+        PERFORM pepsi.flow_bounced(1);
+    END IF;
+    RETURN true;
+END $$;
+
+-- Deletes running rows: delivered, bounced or discarded. Returns how many.
+CREATE FUNCTION pepsi.workqueue_finish(p_ids bigint[], p_outcome text) RETURNS integer
+LANGUAGE plpgsql AS $$
+DECLARE n integer;
+BEGIN
+    IF p_outcome IS NULL OR p_outcome NOT IN ('delivered', 'bounced', 'discarded') THEN
+        RAISE EXCEPTION 'unknown outcome %', p_outcome USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    PERFORM set_config('pepsi.outcome', p_outcome, true);
+    DELETE FROM pepsi.workqueue WHERE id = ANY (p_ids) AND status = 'running';
+    GET DIAGNOSTICS n = ROW_COUNT;
+    PERFORM set_config('pepsi.outcome', '', true);
+    RETURN n;
+END $$;
+
+-- Deletes the row and makes clones of it, in one. Returns the number of clones, or NULL when the row was not running.
+CREATE FUNCTION pepsi.workqueue_finish_with_clones(p_id bigint, p_outcome text, p_clones jsonb) RETURNS integer
+LANGUAGE plpgsql AS $$
+DECLARE n integer;
+BEGIN
+    PERFORM 1 FROM pepsi.workqueue WHERE id = p_id AND status = 'running' FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    n := pepsi.workqueue_clone(p_id, p_clones);
+    PERFORM pepsi.workqueue_finish(ARRAY[p_id], p_outcome);
+    RETURN n;
+END $$;
+
+-- Pauses the row for p_secs, merges p_state, keeps only the recipients p_keep (NULL: all), makes clones (whose indices count
+-- before the keeping). Returns the number of clones, or NULL when the row was not running.
+CREATE FUNCTION pepsi.workqueue_pause(p_id bigint, p_secs integer, p_state jsonb DEFAULT NULL, p_keep integer[] DEFAULT NULL,
+    p_clones jsonb DEFAULT NULL) RETURNS integer
+LANGUAGE plpgsql AS $$
+DECLARE n integer;
+BEGIN
+    IF p_keep = '{}' THEN
+        RAISE EXCEPTION 'a paused row needs a recipient' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    PERFORM 1 FROM pepsi.workqueue WHERE id = p_id AND status = 'running' FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    n := pepsi.workqueue_clone(p_id, p_clones);
+    UPDATE pepsi.workqueue SET status = 'paused', timeout = now() + p_secs * interval '1 second',
+        rcpt_to = CASE WHEN p_keep IS NULL THEN rcpt_to ELSE pepsi.rcpt_subset(rcpt_to, p_keep) END,
+        state = pepsi.state_merge(CASE WHEN p_keep IS NULL THEN state ELSE pepsi.state_subset(state, p_keep) END, p_state)
+    WHERE id = p_id;
+    RETURN n;
+END $$;
+
+-- Siblings for groups of recipients; the row stays running and keeps p_keep (NULL: all; empty: none, when it is to be finished
+-- next). Returns the number of siblings, or NULL when the row was not running.
+CREATE FUNCTION pepsi.workqueue_split(p_id bigint, p_keep integer[], p_groups jsonb) RETURNS integer
+LANGUAGE plpgsql AS $$
+DECLARE n integer;
+BEGIN
+    PERFORM 1 FROM pepsi.workqueue WHERE id = p_id AND status = 'running' FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    n := pepsi.workqueue_clone(p_id, p_groups);
+    IF p_keep IS NOT NULL THEN
+        UPDATE pepsi.workqueue SET rcpt_to = pepsi.rcpt_subset(rcpt_to, p_keep), state = pepsi.state_subset(state, p_keep)
+        WHERE id = p_id;
+    END IF;
+    RETURN n;
+END $$;
+
+-- ---------------------------------------------------------------------------------------------- the dispatcher
+
+-- A worker died with this row, or overran with it: the p_limit-th time of its kind ends it (failed, timeout), before that it is
+-- pending again. Returns whether it ended; NULL when it was not running any more.
+CREATE FUNCTION pepsi.workqueue_blame(p_id bigint, p_overrun boolean, p_limit integer, p_report jsonb) RETURNS boolean
+LANGUAGE plpgsql AS $$
+DECLARE
+    book jsonb;
+    st text;
+    crashes integer;
+    overruns integer;
+    ended boolean;
+BEGIN
+    SELECT coalesce(state -> 'dispatch_error', '{}'), stage INTO book, st
+    FROM pepsi.workqueue WHERE id = p_id AND status = 'running' FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    IF jsonb_typeof(book) <> 'object' THEN
+        book := '{}';
+    END IF;
+    crashes := CASE WHEN jsonb_typeof(book -> 'crashes') = 'number' THEN (book ->> 'crashes')::numeric::integer ELSE 0 END
+        + CASE WHEN p_overrun THEN 0 ELSE 1 END;
+    overruns := CASE WHEN jsonb_typeof(book -> 'overruns') = 'number' THEN (book ->> 'overruns')::numeric::integer ELSE 0 END
+        + CASE WHEN p_overrun THEN 1 ELSE 0 END;
+    ended := CASE WHEN p_overrun THEN overruns ELSE crashes END >= p_limit;
+    UPDATE pepsi.workqueue SET
+        status = CASE WHEN NOT ended THEN 'pending' WHEN p_overrun THEN 'timeout' ELSE 'failed' END::pepsi.workqueue_status,
+        state = state || jsonb_build_object('dispatch_error', jsonb_build_object(
+            'kind', CASE WHEN p_overrun THEN 'overrun' ELSE 'crash' END, 'stage', st, 'crashes', crashes,
+            'overruns', overruns, 'at', to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
+            'report', p_report))
+    WHERE id = p_id;
+    RETURN ended;
+END $$;
+
+-- ---------------------------------------------------------------------------------------------- outside the loop
+
+-- paused → pending; notifies. Returns whether the row was paused.
+CREATE FUNCTION pepsi.workqueue_resume(p_id bigint, p_state jsonb DEFAULT NULL) RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE pepsi.workqueue SET status = 'pending', timeout = NULL, state = pepsi.state_merge(state, p_state)
+    WHERE id = p_id AND status = 'paused';
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    PERFORM pg_notify('workqueue', '');
+    RETURN true;
+END $$;
+
+-- The rows an operator means; NULL: any. "@example.org" as sender or recipient means the whole domain. p_limit NULL: all.
+CREATE FUNCTION pepsi.workqueue_select(p_id bigint, p_stage text, p_status text, p_sender text, p_recipient text,
+    p_after bigint, p_limit integer) RETURNS bigint[]
+LANGUAGE sql STABLE AS $$
+    SELECT ARRAY(SELECT w.id FROM pepsi.workqueue w
+        WHERE (p_id IS NULL OR w.id = p_id) AND (p_stage IS NULL OR w.stage = p_stage)
+          AND (p_status IS NULL OR w.status::text = p_status) AND (p_after IS NULL OR w.id > p_after)
+          AND (p_sender IS NULL OR lower(w.mail_from) = lower(p_sender)
+            OR (left(p_sender, 1) = '@' AND right(lower(w.mail_from), length(p_sender)) = lower(p_sender)))
+          AND (p_recipient IS NULL OR EXISTS (SELECT FROM unnest(w.rcpt_to) r WHERE lower(r) = lower(p_recipient)
+            OR (left(p_recipient, 1) = '@' AND right(lower(r), length(p_recipient)) = lower(p_recipient))))
+        ORDER BY w.id LIMIT p_limit)
+$$;
+
+-- Never running rows. Each returns how many rows it changed.
+CREATE FUNCTION pepsi.workqueue_delete(p_ids bigint[]) RETURNS integer
+LANGUAGE plpgsql AS $$
+DECLARE n integer;
+BEGIN
+    PERFORM set_config('pepsi.outcome', 'discarded', true);
+    DELETE FROM pepsi.workqueue WHERE id = ANY (p_ids) AND status <> 'running';
+    GET DIAGNOSTICS n = ROW_COUNT;
+    PERFORM set_config('pepsi.outcome', '', true);
+    RETURN n;
+END $$;
+
+-- paused, failed, timeout → pending, with a clean record of crashes.
+CREATE FUNCTION pepsi.workqueue_retry(p_ids bigint[]) RETURNS integer
+LANGUAGE plpgsql AS $$
+DECLARE n integer;
+BEGIN
+    UPDATE pepsi.workqueue SET status = 'pending', timeout = NULL, state = state - ARRAY['failed_at', 'dispatch_error']
+    WHERE id = ANY (p_ids) AND status IN ('paused', 'failed', 'timeout');
+    GET DIAGNOSTICS n = ROW_COUNT;
+    IF n > 0 THEN
+        PERFORM pg_notify('workqueue', '');
+    END IF;
+    RETURN n;
+END $$;
+
+CREATE FUNCTION pepsi.workqueue_set_stage(p_ids bigint[], p_stage text) RETURNS integer
+LANGUAGE plpgsql AS $$
+DECLARE n integer;
+BEGIN
+    UPDATE pepsi.workqueue SET stage = p_stage, status = 'pending', timeout = NULL,
+        state = state - ARRAY['failed_at', 'dispatch_error']
+    WHERE id = ANY (p_ids) AND status <> 'running';
+    GET DIAGNOSTICS n = ROW_COUNT;
+    IF n > 0 THEN
+        PERFORM pg_notify('workqueue', '');
+    END IF;
+    RETURN n;
+END $$;
