@@ -105,7 +105,8 @@ static void check_option(struct check *k, const struct config_section *s, const 
 			unknown_option(k, s, e);
 		return;
 	}
-	if (schema_value(k->c, o, e->v.value, &number, &why)) {
+	bool good = schema_value(k->c, o, e->v.value, &number, &why) == 0;
+	if (!good) {
 		/* what the value looks like is nobody's business where it is secret */
 		check_fault(k, s, e, false, "%s: %s", e->option, e->secret ? "the value is not of the kind this option takes" : buf_z(&why));
 	} else {
@@ -115,7 +116,7 @@ static void check_option(struct check *k, const struct config_section *s, const 
 			check_stage_reference(k, s, e);
 	}
 	if (own)
-		check_net_value(k, s, e, o);
+		check_net_value(k, s, e, o, good);
 	buf_free(&why);
 }
 

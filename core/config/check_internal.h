@@ -32,9 +32,9 @@ void check_stage_reference(struct check *k, const struct config_section *s, cons
 void check_stage(struct check *k, const struct config_section *s);
 void check_stages(struct check *k);
 
-/* What a well-formed value still may be wrong or doubtful in. */
+/* What a value is doubtful in, well-formed or (good is false) only in part. */
 void check_net_value(struct check *k, const struct config_section *s, const struct config_entry *e,
-    const struct pepsi_option *o);
+    const struct pepsi_option *o, bool good);
 void check_listener(struct check *k, const struct config_section *s);
 void check_addresses(struct check *k);
 

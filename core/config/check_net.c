@@ -7,12 +7,12 @@
 #include <stdlib.h>
 
 void check_net_value(struct check *k, const struct config_section *s, const struct config_entry *e,
-    const struct pepsi_option *o)
+    const struct pepsi_option *o, bool good)
 {
 	struct str rest = str_from(e->v.value), w;
 	struct config_network net;
 	char z[INET6_ADDRSTRLEN];
-	if (o->flags & SCHEMA_F_HOSTNAME && e->v.value[0] && !strchr(e->v.value, '.'))
+	if (good && o->flags & SCHEMA_F_HOSTNAME && !strchr(e->v.value, '.'))
 		check_fault(k, s, e, true, "%s = %s has no dot: other servers expect a full name such as mx.example.org", o->name, e->v.value);
 	while (o->flags & SCHEMA_F_NETWORKS && str_word(&rest, " \t", &w)) {
 		if (config_network_parse(w, &net) != 1)
@@ -59,6 +59,7 @@ struct address {
 	unsigned char addr[16];
 	bool v4, any;
 	uint16_t port;
+	size_t order; /* as they stand in the configuration */
 	struct str text;
 };
 
@@ -69,7 +70,7 @@ static int by_port(const void *a, const void *b)
 		return x->port < y->port ? -1 : 1;
 	if (x->v4 != y->v4)
 		return x->v4 ? -1 : 1;
-	return x->e < y->e ? -1 : x->e > y->e ? 1 : (x->text.p > y->text.p) - (x->text.p < y->text.p);
+	return x->order < y->order ? -1 : x->order > y->order;
 }
 
 /* Two sockets that cannot be bound side by side: the same port, and the same address or a wildcard of its family. */
@@ -88,6 +89,7 @@ static void collect(const struct config_section *s, const struct config_entry *e
 		if (config_parse_hostport(w, host, sizeof host, &a.port) || inet_pton(a.v4 ? AF_INET : AF_INET6, host, a.addr) != 1)
 			continue;
 		a.any = memcmp(a.addr, zero, sizeof zero) == 0;
+		a.order = *n;
 		all[(*n)++] = a;
 	}
 }

@@ -35,7 +35,10 @@ static const struct pepsi_option pepsi[] = {
 	PATH("STATE_DIR", 0, "/var/lib/pepsi", "folder of everything that lasts: embedded database, sockets, spool"),
 	PATH("MODULE_PATH", 0, PEPSI_MODULE_DIR ":/usr/local/lib/pepsi/modules",
 	    "folders searched for stage modules, separated by colons; the first that has the module counts"),
-	STRING("USER", 0, "pepsi", "account of the workers and of the daemon itself when it is started as root"),
+	STRING("USER", 0, "pepsi", "account of the workers and the embedded database when started as root; where there is no such "
+	    "account and none is set: nobody"),
+	STRING("REACTOR_USER", 0, "pepsi-reactor",
+	    "account of the process that faces the network; where there is no such account and none is set: that of USER"),
 };
 
 static const struct pepsi_option pepsi_postgres[] = {
@@ -86,14 +89,15 @@ static const struct pepsi_option pepsi_dispatch[] = {
 	DURATION("POLL_INTERVAL", 0, "30 s", 1, DAY, "heartbeat: how often the queue is looked at when nothing was notified"),
 	DURATION("MAX_RUNTIME", 0, "5 min", 1, 7 * DAY, "longest time a worker may take for one message, then it is killed"),
 	DURATION("WORKER_IDLE_TIMEOUT", 0, "60 s", 1, DAY, "a worker without work for so long ends"),
-	DURATION("FAIR_HALF_LIFE", 0, "10 min", 1, 30 * DAY, "how fast the fair share forgets what a sender has used"),
-	INT("FAIR_FIFO_PERCENT", 0, "10", 0, 100, "share of places given by age alone, so that nobody starves"),
+	DURATION("FAIR_HALF_LIFE", SCHEMA_F_NO_EFFECT, "10 min", 1, 30 * DAY, "how fast the fair share forgets what a sender has used"),
+	INT("FAIR_FIFO_PERCENT", SCHEMA_F_NO_EFFECT, "10", 0, 100, "share of places given by age alone, so that nobody starves"),
 	DURATION("LAUNCH_COOLDOWN", 0, "5 s", 1, HOUR, "pause after a worker could not start, doubled up to a minute"),
 	INT("MAX_CRASHES", 0, "3", 1, 100, "worker crashes on one message, then it is failed"),
 };
 
 static const struct pepsi_option pepsi_httpd[] = {
-	STRING("BIND", SCHEMA_F_BIND, "127.0.0.1:8025", "numeric address and port of /healthz and /metrics, or none"),
+	LIST("BIND", SCHEMA_F_BIND, "127.0.0.1:8025", NULL, "numeric addresses and ports of /healthz and /metrics, or none"),
+	LIST("HOSTS", 0, NULL, NULL, "names a request may ask for in Host, beside HOSTNAME, localhost and the address"),
 };
 
 static const struct pepsi_option failure_bouncer[] = {

@@ -28,7 +28,10 @@ const struct schema_section *schema_find(const char *section)
 
 bool schema_covers(const struct pepsi_option *o, const char *name)
 {
-	return o->type == PEPSI_OPT_MULTI ? pattern_covers(o->name, name) : str_ieq(str_from(o->name), str_from(name));
+	struct str p = str_from(o->name), n = str_from(name);
+	if (o->type == PEPSI_OPT_MULTI && p.n && p.p[p.n - 1] == '*')
+		return str_istarts(n, str_n(p.p, p.n - 1));
+	return str_ieq(p, n);
 }
 
 const struct pepsi_option *schema_option(const char *section, const char *option)
@@ -229,14 +232,12 @@ static int list(const struct pepsi_option *o, struct str rest, struct buf *why)
 	struct str w;
 	int ret = 0;
 	while (str_word(&rest, " \t", &w)) {
-		size_t before = why ? why->n : 0;
-		if (why && ret)
-			buf_addz(why, "; ");
-		size_t after = why ? why->n : 0;
-		if (list_word(o, w, why))
+		struct buf one = BUF_INIT(1024);
+		if (list_word(o, w, why ? &one : NULL)) {
+			say(why, "%s%s", ret ? "; " : "", buf_z(&one));
 			ret = -1;
-		else if (why && why->n == after)
-			why->n = before;
+		}
+		buf_free(&one);
 	}
 	return ret;
 }
@@ -283,11 +284,12 @@ int schema_value(const struct config *c, const struct pepsi_option *o, const cha
 		free(path);
 		return path ? 0 : -1;
 	case PEPSI_OPT_LIST:
+		/* the way to say that a service is not wanted */
+		if (own_flags(o) & SCHEMA_F_BIND && !(o->flags & PEPSI_OPTF_REQUIRED) && str_ieq(s, STR("none")))
+			return 0;
 		return list(o, s, why);
 	case PEPSI_OPT_STRING:
-		if (own_flags(o) & SCHEMA_F_HOSTNAME)
-			return hostname(s, why);
-		return own_flags(o) & SCHEMA_F_BIND && !str_ieq(s, STR("none")) ? bind_word(s, why) : 0;
+		return own_flags(o) & SCHEMA_F_HOSTNAME ? hostname(s, why) : 0;
 	default: /* STAGE, SECRET, MULTI: any text; references are followed by the check */
 		return 0;
 	}

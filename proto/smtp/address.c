@@ -277,13 +277,12 @@ int smtp_address_parse(struct str s, bool utf8, struct smtp_address *ret)
 static int source_route(struct cursor *c)
 {
 	do {
-		c->p++; /* the @, or the comma of the turn before */
-		if (c->p[-1] == ',' && !at(c, '@'))
-			return -SMTP_ADDRESS_ROUTE;
-		if (at(c, '@'))
+		if (at(c, ','))
 			c->p++;
-		int r = domain(c);
-		if (r)
+		if (!at(c, '@'))
+			return -SMTP_ADDRESS_ROUTE;
+		c->p++;
+		if (domain(c))
 			return -SMTP_ADDRESS_ROUTE;
 	} while (at(c, ','));
 	if (!at(c, ':'))

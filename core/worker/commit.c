@@ -1,0 +1,199 @@
+/* Settling a batch: one commit for all passes, patience with a database that is away, then the answers in order.
+ *
+ * A pass that has delivered something must not be forgotten: its commit is tried until it works or the dispatcher is
+ * gone, because giving the row back would deliver it twice. Passes that only moved a row may be given back. */
+#include "base/clock.h"
+#include "run.h"
+#include "state.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { BACKOFF_MS = 50, BACKOFF_MAX_MS = 5000, STOP_GRACE_US = 5 * 1000 * 1000, UP_MAX = 64 * 1024 };
+
+static void log_event(const struct run_slot *s)
+{
+	const struct pepsi_msg *m = s->msg;
+	long us = (long)s->took_us;
+	char to[PASS_STAGE_MAX + 16] = "";
+	if (m->event_level > log_max())
+		return;
+	if (m->end == END_MOVE && m->end_stage)
+		snprintf(to, sizeof to, " to=%s", m->end_stage);
+	else if (m->end == END_PAUSE)
+		snprintf(to, sizeof to, " retry_s=%u", m->end_secs);
+	if (m->reason)
+		log_line(m->event_level, &m->log, "event=%s%s rcpts=%zu us=%ld reason=%s", m->event, to, m->n_done, us,
+		    log_qz(m->reason));
+	else
+		log_line(m->event_level, &m->log, "event=%s%s rcpts=%zu us=%ld", m->event, to, m->n_done, us);
+}
+
+static void settle(struct run_slot *s, int status, const char *error)
+{
+	s->settled = true;
+	s->status = status;
+	if (error) {
+		struct arena *a = arena_new(16384);
+		char *text = a ? state_escape(a, str_from(error), 90) : NULL;
+		snprintf(s->json, sizeof s->json, "{\"error\":\"%s\"}", text ? text : "out of memory");
+		arena_free(a);
+	}
+}
+
+/* One try over all slots that are not settled. Returns how many remain; *ret_changed: some of them say something else
+ * now, so that the next try need not wait. */
+static size_t attempt(struct run *r, const char **why, bool *ret_changed)
+{
+	struct store_pass passes[RUN_BATCH];
+	struct run_slot *of[RUN_BATCH];
+	size_t n = 0, left = 0;
+	for (size_t i = 0; i < r->n_slots; i++) {
+		struct run_slot *s = &r->slots[i];
+		if (s->settled)
+			continue;
+		of[n] = s;
+		passes[n++] = s->msg->pass;
+	}
+	if (!n)
+		return 0;
+	enum store_rc all = r->store.commit(r->store.arg, passes, n);
+	for (size_t i = 0; i < n; i++) {
+		enum store_rc rc = all != STORE_OK ? all : passes[i].rc;
+		struct run_slot *s = of[i];
+		snprintf(s->msg->pass.err, sizeof s->msg->pass.err, "%s", passes[i].err);
+		if (rc == STORE_OK) {
+			settle(s, 0, NULL);
+		} else if (rc == STORE_REFUSED && !s->msg->refused) {
+			log_error(&s->msg->log, "event=refused error=%s", log_qz(passes[i].err));
+			pass_refused(s->msg, passes[i].err);
+			s->msg->refused = *ret_changed = true;
+			left++;
+		} else if (rc == STORE_REFUSED) {
+			settle(s, 1, passes[i].err[0] ? passes[i].err : "the database refuses to change this row");
+		} else {
+			left++;
+			*why = s->msg->pass.err;
+		}
+	}
+	return left;
+}
+
+/* Waits ms; 0, or -1: the dispatcher is gone. */
+static int wait_ms(struct run *r, int ms)
+{
+	struct pollfd p = { .fd = r->by_hand ? -1 : r->in.fd, .events = 0 };
+	int64_t until = clock_mono_us() + ms * INT64_C(1000);
+	do {
+		int k = poll(&p, 1, (int)((until - clock_mono_us()) / 1000) + 1);
+		if (k > 0 && p.revents & (POLLHUP | POLLERR))
+			return -1;
+	} while (clock_mono_us() < until);
+	return 0;
+}
+
+static int persist(struct run *r)
+{
+	const uint64_t has_effect = PEPSI_CAP_DELIVER | PEPSI_CAP_NET | PEPSI_CAP_FILES | PEPSI_CAP_HELPER;
+	bool keep = r->env->mod->stage.caps & has_effect;
+	int64_t began = clock_mono_us(), stopped = 0;
+	const char *why = "";
+	int ms = 0;
+	for (;;) {
+		bool changed = false;
+		size_t left = attempt(r, &why, &changed);
+		if (!left)
+			return 0;
+		if (changed)
+			continue;
+		int64_t now = clock_mono_us();
+		if (*r->stop && !stopped)
+			stopped = now;
+		if ((!keep && now - began > r->patience_s * US_PER_S) || (stopped && now - stopped > STOP_GRACE_US)) {
+			for (size_t i = 0; i < r->n_slots; i++)
+				if (!r->slots[i].settled)
+					settle(&r->slots[i], 1, why[0] ? why : "the database is away");
+			return 0;
+		}
+		if (!ms)
+			log_warn(NULL, "event=commit-waits messages=%zu error=%s", left, log_qz(why));
+		else if (wait_ms(r, ms)) {
+			log_error(NULL, "event=commit-lost messages=%zu hint=\"the dispatcher is gone; these may be handled again\"",
+			    left);
+			return -1;
+		}
+		ms = ms ? ms * 2 : BACKOFF_MS;
+		if (ms > BACKOFF_MAX_MS)
+			ms = BACKOFF_MAX_MS;
+	}
+}
+
+static int send_up(struct run *r, struct str s)
+{
+	while (s.n) {
+		ssize_t k = r->by_hand ? write(r->out_fd, s.p, s.n) : send(r->out_fd, s.p, s.n, MSG_NOSIGNAL);
+		if (k < 0 && errno == EINTR)
+			continue;
+		if (k < 0 && errno == EAGAIN) {
+			struct pollfd p = { .fd = r->out_fd, .events = POLLOUT };
+			poll(&p, 1, 1000);
+			continue;
+		}
+		if (k < 0)
+			return -1;
+		s = str_skip(s, (size_t)k);
+	}
+	return 0;
+}
+
+static int answer(struct run *r)
+{
+	struct buf b = BUF_INIT(UP_MAX);
+	int bad = 0;
+	for (size_t i = 0; i < r->n_slots && !bad; i++) {
+		struct run_slot *s = &r->slots[i];
+		struct wire_status st = { s->status, str_from(s->json) };
+		if (s->status == 0 && s->msg)
+			st.json = r->by_hand ? STR_NULL : str_from(s->msg->json);
+		if (s->status)
+			r->failed_some = true;
+		if (b.n + WIRE_LINE_MAX > UP_MAX) {
+			bad = send_up(r, buf_str(&b));
+			buf_reset(&b);
+		}
+		if (!bad && wire_status_put(&b, &st)) { /* a line that cannot be said is said without its explanation */
+			st.json = STR_NULL;
+			bad = wire_status_put(&b, &st);
+		}
+	}
+	if (!bad && b.n)
+		bad = send_up(r, buf_str(&b));
+	buf_free(&b);
+	return bad;
+}
+
+int run_commit(struct run *r)
+{
+	if (!r->n_slots)
+		return 0;
+	for (size_t i = 0; i < r->n_slots; i++)
+		if (!r->slots[i].settled && !r->slots[i].msg->pass.n_ops)
+			settle(&r->slots[i], 1, "out of memory");
+	int bad = persist(r);
+	if (!bad) {
+		for (size_t i = 0; i < r->n_slots; i++)
+			if (r->slots[i].msg && r->slots[i].status == 0)
+				log_event(&r->slots[i]);
+		bad = answer(r);
+	}
+	for (size_t i = 0; i < r->n_slots; i++)
+		if (r->slots[i].msg)
+			pass_end(r->slots[i].msg);
+	r->n_slots = 0;
+	r->held = 0;
+	r->first_us = 0;
+	return bad;
+}

@@ -1,0 +1,191 @@
+/* The terminals. Each checks first and acts last: a refused terminal leaves the pass as it was, with the broken rule
+ * recorded. */
+#include "pass.h"
+#include "state.h"
+
+#include <json-c/json.h>
+
+enum { CONTENT = STORE_SET_HEADERS | STORE_SET_BODY | STORE_SET_MAIL_FROM | STORE_SET_RCPT_TO | STORE_STATE_REPLACE };
+
+/* Terminals whose stored function takes no content. */
+static int32_t no_content(struct pepsi_msg *m, const char *what)
+{
+	if (m->touched & CONTENT)
+		return pass_misuse(m, "%s(): content was changed before, which %s() would silently drop", what, what);
+	return PEPSI_OK;
+}
+
+static int32_t move(struct pepsi_msg *m, const char *what, const char *stage, const char *state)
+{
+	int32_t r = pass_open(m, what);
+	if (r != PEPSI_OK)
+		return r;
+	const char *to = pass_stage(m, what, stage);
+	if (!to)
+		return PEPSI_MISUSE;
+	if (m->n_gone && m->n_gone == m->n_rcpts0 && !(m->touched & STORE_SET_RCPT_TO))
+		return pass_misuse(m, "%s(): all recipients were split off, only finish() is left", what);
+	if (state && (r = pass_merge(m, what, state)) != PEPSI_OK)
+		return r;
+	m->end = END_MOVE;
+	m->end_stage = to;
+	return PEPSI_OK;
+}
+
+int32_t host_advance(struct pepsi_msg *m)
+{
+	if (!m->env->next)
+		return pass_misuse(m, "advance(): [stage-%s] has no NEXT_STAGE", m->env->stage);
+	return move(m, "advance", m->env->next, NULL);
+}
+
+int32_t host_advance_to(struct pepsi_msg *m, const char *stage)
+{
+	return move(m, "advance_to", stage, NULL);
+}
+
+int32_t host_reroute(struct pepsi_msg *m, const char *stage, const char *state)
+{
+	return move(m, "reroute", stage, state);
+}
+
+int32_t host_pause(struct pepsi_msg *m, const char *state, uint32_t secs)
+{
+	return host_pause_with(m, state, secs, NULL, 0, NULL, 0);
+}
+
+int32_t host_pause_with(struct pepsi_msg *m, const char *merge, uint32_t secs, const uint32_t *keep, size_t n_keep,
+    const struct pepsi_clone *clones, size_t n_clones)
+{
+	bool bad = false;
+	int32_t r = pass_open(m, "pause");
+	if (r != PEPSI_OK || (r = no_content(m, "pause")) != PEPSI_OK)
+		return r;
+	const uint32_t *kept = keep ? pass_indices(m, "pause_with", keep, n_keep, false, &bad) : NULL;
+	if (bad)
+		return PEPSI_MISUSE;
+	if (keep ? !n_keep : m->n_rcpts0 && m->n_gone == m->n_rcpts0)
+		return pass_misuse(m, "pause_with(): keeps no recipient; finish_with() ends the message");
+	if ((r = pass_clones(m, "pause_with", clones, n_clones, true)) != PEPSI_OK)
+		return r;
+	if (merge && (r = pass_merge(m, "pause", merge)) != PEPSI_OK)
+		return r;
+	m->end = END_PAUSE;
+	m->end_secs = secs;
+	m->end_keep = kept;
+	m->end_n_keep = n_keep;
+	return PEPSI_OK;
+}
+
+int32_t host_fail(struct pepsi_msg *m, const char *state)
+{
+	int32_t r = pass_open(m, "fail");
+	if (r != PEPSI_OK || (state && (r = pass_merge(m, "fail", state)) != PEPSI_OK))
+		return r;
+	m->end = END_FAIL;
+	return PEPSI_OK;
+}
+
+int32_t host_finish(struct pepsi_msg *m)
+{
+	return host_finish_with(m, NULL, 0);
+}
+
+int32_t host_finish_with(struct pepsi_msg *m, const struct pepsi_clone *clones, size_t n_clones)
+{
+	int32_t r = pass_open(m, "finish");
+	if (r != PEPSI_OK)
+		return r;
+	if ((n_clones || m->fanned) && (r = no_content(m, "finish_with")) != PEPSI_OK)
+		return r;
+	if ((r = pass_clones(m, "finish_with", clones, n_clones, true)) != PEPSI_OK)
+		return r;
+	m->end = END_FINISH;
+	return PEPSI_OK;
+}
+
+int32_t host_advance_or_finish(struct pepsi_msg *m)
+{
+	return m->env->next ? host_advance(m) : host_finish(m);
+}
+
+/* The success report as a clone for the bounce stage: what state.bounce holds is in pepsi.state(7). */
+static int32_t success_clone(struct pepsi_msg *m, const uint32_t *idx, size_t n)
+{
+	struct json_object *o = NULL;
+	const char *why, *stage = pass_stage(m, "complete_success", m->env->bounce);
+	if (!stage)
+		return PEPSI_MISUSE;
+	o = state_parse(STR("{\"bounce\":{\"kind\":\"success\",\"enhanced_status\":\"2.0.0\",\"phase\":\"delivery\","
+			    "\"diagnostic\":\"delivered or relayed to a system that sends no such reports\"}}"), &why);
+	if (!o)
+		return pass_misuse(m, "complete_success(): %s", why);
+	struct json_object *bounce = state_at(o, "bounce");
+	char *rcpt = n == 1 ? arena_strz(m->a, m->rcpts0[idx[0]]) : NULL;
+	if (rcpt)
+		json_object_object_add(bounce, "failed_recipient", json_object_new_string(rcpt));
+	int32_t r = pass_clone_add(m, stage, idx, n, o);
+	json_object_put(o);
+	return r;
+}
+
+int32_t host_complete_success(struct pepsi_msg *m, const uint32_t *indices, size_t n, uint32_t dsn_here)
+{
+	bool bad = false;
+	size_t n_left, n_ask = 0;
+	int32_t r = pass_open(m, "complete_success");
+	if (r != PEPSI_OK)
+		return r;
+	const uint32_t *left = pass_left(m, &n_left), *done = left;
+	if (indices) {
+		done = pass_indices(m, "complete_success", indices, n, false, &bad);
+		if (bad)
+			return PEPSI_MISUSE;
+		if (n != n_left)
+			return pass_misuse(m, "complete_success(): %zu of %zu recipients; split the others off first, or they are lost",
+			    n, n_left);
+	} else {
+		n = n_left;
+	}
+	uint32_t *ask = arena_calloc(m->a, n + 1, sizeof *ask);
+	if (!left || !ask)
+		return pass_misuse(m, "complete_success(): out of memory");
+	/* no report about a report, and none that nobody asked for (RFC 3461 §5.2.2, §4.1) */
+	if (dsn_here && m->env->success_dsn && m->env->bounce && m->mail_from0.n &&
+	    memmem(m->state0.p, m->state0.n, "\"dsn\"", 5)) {
+		if (!pass_state(m))
+			return PEPSI_MISUSE;
+		for (size_t i = 0; i < n; i++)
+			if (state_notify_has(m->state, done[i], "SUCCESS"))
+				ask[n_ask++] = done[i];
+	}
+	if (n_ask) {
+		if ((r = no_content(m, "complete_success")) != PEPSI_OK || (r = success_clone(m, ask, n_ask)) != PEPSI_OK)
+			return r;
+	}
+	return host_advance_or_finish(m);
+}
+
+int32_t host_rewrite_recipients(struct pepsi_msg *m, const char *const *rcpts, size_t n, const char *state)
+{
+	int32_t r = pass_open(m, "rewrite_recipients");
+	if (r != PEPSI_OK)
+		return r;
+	if (m->fanned)
+		return pass_misuse(m, "rewrite_recipients(): not together with fan-out");
+	if (!n || !rcpts || n > WIRE_RCPTS_MAX)
+		return pass_misuse(m, "rewrite_recipients(): %zu recipients; a row has 1 to %d", n, WIRE_RCPTS_MAX);
+	struct pepsi_str *list = arena_calloc(m->a, n, sizeof *list);
+	if (!list)
+		return pass_misuse(m, "rewrite_recipients(): out of memory");
+	for (size_t i = 0; i < n; i++)
+		list[i] = host_str(str_from(rcpts[i]));
+	/* dsn.rcpt follows the addresses; a `state` that knows better (which new address came of which old one) wins */
+	if ((r = host_set_rcpt_to(m, list, n)) != PEPSI_OK || (state && (r = pass_merge(m, "rewrite_recipients", state)) != PEPSI_OK))
+		return r;
+	struct json_object *l = state_at(pass_state(m), "dsn.rcpt");
+	if (json_object_is_type(l, json_type_array) && json_object_array_length(l) != n)
+		return pass_misuse(m, "rewrite_recipients(): the new dsn.rcpt has %zu entries for %zu recipients",
+		    json_object_array_length(l), n);
+	return host_advance(m);
+}

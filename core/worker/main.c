@@ -1,0 +1,233 @@
+/* worker_main: from a fresh process to the loop and back. Order matters: standard output is taken away before any code of
+ * a module runs, limits are set before a module is loaded, and the database is only reached for when there is work. */
+#include "worker.h"
+
+#include "run.h"
+#include "store/cluster.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+enum { EXIT_ORDERLY = 0, EXIT_ERROR = 1, EXIT_CANNOT_START = 3, NOFILE = 1024, PATIENCE_S = 10 };
+#define MEMORY_DEFAULT (INT64_C(1) << 30)
+
+static volatile int stop_flag;
+static int stop_pipe[2] = { -1, -1 };
+
+static void on_stop(int sig)
+{
+	int keep = errno;
+	(void)sig;
+	stop_flag = 1;
+	ssize_t w = write(stop_pipe[1], "", 1);
+	(void)w; /* a full pipe is readable already */
+	errno = keep;
+}
+
+static int signals(bool by_hand)
+{
+	struct sigaction stop = { .sa_handler = on_stop, .sa_flags = SA_RESTART }, ign = { .sa_handler = SIG_IGN };
+	sigset_t none;
+	if (pipe2(stop_pipe, O_CLOEXEC | O_NONBLOCK))
+		return -1;
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	sigaction(SIGTERM, &stop, NULL);
+	sigaction(SIGPIPE, &ign, NULL);
+	if (by_hand) {
+		sigaction(SIGINT, &stop, NULL);
+	} else { /* a terminal's ^C goes to the spawner, which stops us in order */
+		sigaction(SIGINT, &ign, NULL);
+		sigaction(SIGHUP, &ign, NULL);
+	}
+	return 0;
+}
+
+static void limit(int what, rlim_t n)
+{
+	struct rlimit r;
+	if (getrlimit((__rlimit_resource_t)what, &r))
+		return;
+	r.rlim_cur = r.rlim_max != RLIM_INFINITY && r.rlim_max < n ? r.rlim_max : n;
+	if (what != RLIMIT_NOFILE) /* helpers a module starts inherit it */
+		r.rlim_max = r.rlim_cur;
+	setrlimit((__rlimit_resource_t)what, &r);
+}
+
+static void limits(const struct config *c, const char *section)
+{
+	limit(RLIMIT_CORE, 0); /* a core holds other people's mail */
+	limit(RLIMIT_NOFILE, NOFILE);
+#ifndef PEPSI_SANITIZED /* sanitizers reserve terabytes of addresses */
+	const struct config_value *v = config_get(c, section, "MEMORY_LIMIT");
+	int64_t n = MEMORY_DEFAULT;
+	if (v && config_parse_size(str_from(v->value), &n))
+		n = MEMORY_DEFAULT;
+	if (n > 0)
+		limit(RLIMIT_AS, (rlim_t)n);
+#else
+	(void)c;
+	(void)section;
+#endif
+}
+
+/* Nobody but us writes to the status channel: descriptor 1 becomes 2, and by hand the real one moves out of reach. */
+static int take_stdout(bool by_hand)
+{
+	int out = -1;
+	if (by_hand && (out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 10)) < 0)
+		return -1;
+	if (dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
+		return -1;
+	return by_hand ? out : 0;
+}
+
+struct fault_ctx {
+	const struct config *c;
+	const char *section;
+};
+
+static void log_fault(void *arg, const char *option, const char *text)
+{
+	struct fault_ctx *f = arg;
+	const struct config_value *v = option ? config_get(f->c, f->section, option) : NULL;
+	log_error(NULL, "event=config-fault section=%s option=%s file=%s line=%u error=%s", f->section, option ? option : "-",
+	    v ? log_qz(v->file) : "-", v ? v->line : 0, log_qz(text));
+}
+
+static struct store_worker *store_for(const struct config *c, const char *stage, bool durable, char *err, size_t err_size)
+{
+	char info[1024], name[128];
+	struct store_params p = { .conninfo = config_str(c, "pepsi-postgres", "CONFIG"), .role = "pepsi", .name = name,
+		.async_commit = !durable };
+	snprintf(name, sizeof name, "pepsi worker %.100s", stage);
+	if (!p.conninfo) {
+		struct cluster_paths paths;
+		char *state = config_path(c, "pepsi", "STATE_DIR");
+		if (!state || cluster_paths_set(&paths, state, err, err_size)) {
+			if (!state)
+				snprintf(err, err_size, "neither [pepsi-postgres] CONFIG nor [pepsi] STATE_DIR is set");
+			free(state);
+			return NULL;
+		}
+		free(state);
+		cluster_conninfo(&paths, info, sizeof info);
+		p.conninfo = info;
+	}
+	struct store_worker *w = store_worker_new(&p, durable);
+	if (!w)
+		snprintf(err, err_size, "out of memory");
+	return w;
+}
+
+static enum store_rc load(void *arg, struct arena *a, const int64_t *ids, size_t n, uint32_t what, struct store_row **rows,
+    size_t *n_rows)
+{
+	return store_worker_load(arg, a, ids, n, what, rows, n_rows);
+}
+
+static enum store_rc commit(void *arg, struct store_pass *passes, size_t n)
+{
+	return store_worker_commit(arg, passes, n);
+}
+
+static struct pg_conn *module_db(void *arg)
+{
+	return store_worker_module_db(arg);
+}
+
+static int run_stage(const struct config *c, const char *stage, int channel, int out, const struct worker_module *mod,
+    struct pepsi_conf *conf)
+{
+	char err[256] = "";
+	bool durable = config_int(c, "pepsi-postgres", "DURABLE_COMPLETION");
+	struct worker_env env = { .mod = mod, .conf = conf, .stage = conf->stage,
+		.next = config_str(c, conf->section, "NEXT_STAGE"), .bounce = config_str(c, conf->section, "BOUNCE_STAGE"),
+		.lifetime_s = config_int(c, conf->section, "MAX_LIFETIME"),
+		.runtime_ms = config_int(c, conf->section, "MAX_RUNTIME") * 1000,
+		.success_dsn = conf_host_bool(c, conf->section, "ORIGINATE_SUCCESS_DSN", 1) };
+	struct run *r = calloc(1, sizeof *r);
+	int ret = EXIT_CANNOT_START;
+	struct store_worker *sw = store_for(c, stage, durable, err, sizeof err);
+	if (!sw || !r || input_init(&r->in, channel < 0 ? STDIN_FILENO : channel, channel < 0)) {
+		log_error(NULL, "event=cannot-start stage=%s error=%s", stage, log_qz(err[0] ? err : "out of memory"));
+		store_worker_free(sw);
+		free(r);
+		return EXIT_CANNOT_START;
+	}
+	conf->database = module_db;
+	conf->database_arg = sw;
+	r->env = &env;
+	r->c = c;
+	r->store = (struct run_store){ sw, load, commit };
+	r->by_hand = channel < 0;
+	r->out_fd = channel < 0 ? out : channel;
+	r->max_messages = channel < 0 ? 0 : (uint64_t)config_int(c, conf->section, "MAX_MESSAGES");
+	r->stop = &stop_flag;
+	r->stop_fd = stop_pipe[0];
+	r->patience_s = PATIENCE_S;
+
+	int32_t rc = mod->stage.open ? mod->stage.open(&worker_host, conf, &env.state) : PEPSI_OK;
+	if (rc != PEPSI_OK) {
+		log_error(NULL, "event=cannot-start stage=%s program=%s error=\"open() of the module returned %d\"", stage,
+		    mod->stage.name, rc);
+	} else {
+		ret = run_loop(r) ? EXIT_ERROR : EXIT_ORDERLY;
+		if (ret == EXIT_ORDERLY && r->by_hand && r->failed_some)
+			ret = EXIT_ERROR;
+		if (mod->stage.close)
+			mod->stage.close(env.state);
+	}
+	run_done(r);
+	free(r);
+	store_worker_free(sw);
+	return ret;
+}
+
+int worker_main(const struct config *c, const char *stage, int channel)
+{
+	char part[96], section[160];
+	struct worker_module mod = { .dl = NULL };
+	struct pepsi_conf conf = { .v = NULL };
+	struct buf why = BUF_INIT(1024);
+	snprintf(part, sizeof part, "worker %.60s", stage);
+	log_setup(log_max(), part);
+	int out = take_stdout(channel < 0);
+	if (out < 0 || signals(channel < 0)) {
+		log_error(NULL, "event=cannot-start stage=%s error=\"%m\"", stage);
+		return EXIT_CANNOT_START;
+	}
+	if (channel >= 0)
+		fcntl(channel, F_SETFD, FD_CLOEXEC);
+	snprintf(section, sizeof section, "stage-%.100s", stage);
+	limits(c, section);
+
+	const char *program = config_str(c, section, "PROGRAM");
+	char *path = program ? worker_module_path(c, program) : NULL;
+	int ret = EXIT_CANNOT_START;
+	if (!program) {
+		log_error(NULL, "event=cannot-start error=\"%s\"", conf_has_stage(c, stage) ? "the stage has no PROGRAM"
+											  : "no such [stage-…] section");
+	} else if (!path) {
+		log_error(NULL, "event=cannot-start program=%s error=\"no %s.so along [pepsi] MODULE_PATH\"", log_qz(program), program);
+	} else if (module_load(&mod, path, &why)) {
+		log_error(NULL, "event=cannot-start program=%s file=%s error=%s", program, log_qz(path), log_qz(buf_z(&why)));
+	} else {
+		struct fault_ctx f = { c, section };
+		int faults = conf_init(&conf, c, stage, &mod, log_fault, &f);
+		if (faults)
+			log_error(NULL, "event=cannot-start program=%s error=\"%d faults in [%s]\"", program, faults, section);
+		else
+			ret = run_stage(c, stage, channel, out, &mod, &conf);
+		conf_done(&conf);
+		module_done(&mod);
+	}
+	free(path);
+	buf_free(&why);
+	return ret;
+}
