@@ -96,7 +96,7 @@ static const struct pepsi_option pepsi_dispatch[] = {
 };
 
 static const struct pepsi_option pepsi_httpd[] = {
-	STRING("BIND", SCHEMA_F_BIND, "127.0.0.1:8025", "numeric address and port of /healthz and /metrics, or none"),
+	LIST("BIND", SCHEMA_F_BIND, "127.0.0.1:8025", NULL, "numeric addresses and ports of /healthz and /metrics, or none"),
 	LIST("HOSTS", 0, NULL, NULL, "names a request may ask for in Host, beside HOSTNAME, localhost and the address"),
 };
 
