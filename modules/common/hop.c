@@ -233,7 +233,8 @@ static bool wait_fd(struct hop *h, bool out, int64_t since, int64_t until)
 	if (end == until && since + limit > until)
 		give_up(h, "no time left for this attempt");
 	else
-		give_up(h, "timed out after %lld s without %s", (long long)(limit / 1000), out ? "progress" : "an answer");
+		give_up(h, "timed out after %lld %s without %s", (long long)(limit < 1000 ? limit : limit / 1000),
+		    limit < 1000 ? "ms" : "s", out ? "progress" : "an answer");
 	return false;
 }
 
