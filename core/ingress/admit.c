@@ -45,7 +45,7 @@ struct admit {
 	struct id_call *id_call;
 	struct batch *flight, *spare;
 	struct admit_stats stats;
-	unsigned n_ids;
+	unsigned ids_at, n_ids; /* first of those in hand, and how many; given out in order, for age in the queue goes by id */
 	int64_t ids[ADMIT_IDS_MAX];
 };
 
@@ -111,6 +111,8 @@ static void on_ids(void *arg, enum store_rc rc, const int64_t *ids, size_t n)
 		return;
 	}
 	if (rc == STORE_OK) {
+		memmove(a->ids, a->ids + a->ids_at, a->n_ids * sizeof *a->ids);
+		a->ids_at = 0;
 		for (size_t i = 0; i < n && a->n_ids < ADMIT_IDS_MAX; i++)
 			a->ids[a->n_ids++] = ids[i];
 		kick(a);
@@ -185,7 +187,8 @@ static void on_admitted(void *arg, const enum store_rc *rcs, size_t n)
 static int prepare(struct admit *a, struct message *m)
 {
 	struct wire_item item;
-	m->id = a->ids[--a->n_ids];
+	m->id = a->ids[a->ids_at++];
+	a->n_ids--;
 	m->reserved = false;
 	if (message_compose(m, clock_wall_us()))
 		return -1;
@@ -315,7 +318,7 @@ void admit_database(struct admit *a, bool up)
 {
 	a->up = up;
 	a->generation++;
-	a->n_ids = 0;
+	a->ids_at = a->n_ids = 0;
 	if (up)
 		kick(a);
 	else
