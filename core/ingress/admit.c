@@ -22,10 +22,12 @@ struct batch {
 	struct admit *a;
 	int64_t sent_us;
 	size_t n;
+	bool sending;           /* the backend is being called */
+	bool answered;          /* it answered from inside that call (no memory): kept in rcs */
 	struct message *msgs[ADMIT_ROWS_MAX];
 	struct store_message rows[ADMIT_ROWS_MAX];
 	struct str bodies[ADMIT_ROWS_MAX];
-	enum store_rc doubt[ADMIT_ROWS_MAX];
+	enum store_rc rcs[ADMIT_ROWS_MAX];
 };
 
 struct admit {
@@ -141,6 +143,26 @@ static unsigned bucket(uint64_t v, uint64_t first)
 
 static void run(struct admit *a);
 
+/* The batch has its answers: the next one goes first, so that the database works while we talk to the clients. */
+static void settle(struct admit *a, struct batch *b)
+{
+	int64_t us = clock_mono_us() - b->sent_us;
+	a->flight = NULL;
+	a->stats.batches++;
+	a->stats.rows += b->n;
+	a->stats.time_us += us;
+	a->stats.rows_le[bucket(b->n, 1)]++;
+	a->stats.time_le[bucket((uint64_t)(us > 0 ? us : 0), 500)]++;
+	for (size_t i = 0; i < b->n; i++)
+		a->stats.failed_rows += b->rcs[i] != STORE_OK;
+	run(a);
+	a->done(a->arg, b->msgs, b->rcs, b->n);
+	if (a->spare)
+		free(b);
+	else
+		a->spare = b;
+}
+
 static void on_admitted(void *arg, const enum store_rc *rcs, size_t n)
 {
 	struct batch *b = arg;
@@ -149,27 +171,14 @@ static void on_admitted(void *arg, const enum store_rc *rcs, size_t n)
 		free(b);
 		return;
 	}
-	int64_t us = clock_mono_us() - b->sent_us;
-	a->flight = NULL;
-	a->stats.batches++;
-	a->stats.rows += b->n;
-	a->stats.time_us += us;
-	a->stats.rows_le[bucket(b->n, 1)]++;
-	a->stats.time_le[bucket((uint64_t)(us > 0 ? us : 0), 500)]++;
 	/* A short answer would leave clients without one: what is missing is in doubt. */
-	if (!recover(n == b->n)) {
-		for (size_t i = 0; i < b->n; i++)
-			b->doubt[i] = STORE_AWAY;
-		rcs = b->doubt;
-	}
+	bool whole = recover(n == b->n);
 	for (size_t i = 0; i < b->n; i++)
-		a->stats.failed_rows += rcs[i] != STORE_OK;
-	run(a);
-	a->done(a->arg, b->msgs, rcs, b->n);
-	if (a->spare)
-		free(b);
+		b->rcs[i] = whole ? rcs[i] : STORE_AWAY;
+	if (b->sending)
+		b->answered = true;
 	else
-		a->spare = b;
+		settle(a, b);
 }
 
 /* Takes one message into the batch: id, trace field, place at a worker. */
@@ -242,9 +251,16 @@ static void run(struct admit *a)
 		return;
 	}
 	b->sent_us = clock_mono_us();
+	b->sending = true;
+	b->answered = false;
 	a->be.admit(a->be.ctx, b->rows, b->n, on_admitted, b);
+	b->sending = false;
 	for (size_t i = 0; i < b->n; i++)
 		spool_unmap(&b->msgs[i]->spool, b->bodies[i]);
+	if (b->answered) {
+		settle(a, b);
+		return;
+	}
 	want_ids(a);
 }
 
