@@ -503,7 +503,12 @@ void ingress_drain(struct ingress *in, unsigned grace_s, void (*done)(void *arg)
 			close(l->fd); /* what waits in the backlog gets a reset and comes again */
 		l->fd = -1;
 	}
-	in->drain_end = evtimer_new(in->base, on_drain_end, in);
+	in->drain_end = in->base ? evtimer_new(in->base, on_drain_end, in) : NULL;
+	if (!in->base) { /* never started: nobody to wait for */
+		in->drained = NULL;
+		done(arg);
+		return;
+	}
 	if (!in->drain_end || evtimer_add(in->drain_end, &grace)) {
 		log_error(NULL, "event=drain-failed error=\"out of memory\" effect=\"no grace\"");
 		in->drained = NULL;
