@@ -21,8 +21,8 @@ enum {
 	ADMIT_ROWS_MAX = 10000,
 };
 
-/* The database as the admission sees it (store/queue.h; tests put a scripted one here). Callbacks never come from inside
- * the call. */
+/* The database as the admission sees it (store/queue.h; tests put a scripted one here). A callback comes from the
+ * event loop, or, when memory is out, from inside the call. */
 struct admission_backend {
 	void (*reserve_ids)(void *ctx, unsigned n, store_ids_fn fn, void *arg);
 	void (*admit)(void *ctx, const struct store_message *msgs, size_t n, store_admit_fn fn, void *arg);

@@ -24,6 +24,7 @@ struct fake_row {
 
 struct fake {
 	/* the database */
+	bool no_memory;             /* calls are answered from inside with STORE_FULL */
 	bool hold_ids;              /* requests for ids wait for fake_give_ids() */
 	store_ids_fn ids_fn;
 	void *ids_arg;
