@@ -45,7 +45,8 @@ struct admit {
 	struct id_call *id_call;
 	struct batch *flight, *spare;
 	struct admit_stats stats;
-	unsigned ids_at, n_ids; /* first of those in hand, and how many; given out in order, for age in the queue goes by id */
+	unsigned ids_at, n_ids; /* first of those in hand, and how many; given out in order, for age in the
+	                           queue goes by id */
 	int64_t ids[ADMIT_IDS_MAX];
 };
 

@@ -61,7 +61,8 @@ int net_listen(const char *host, uint16_t port, char *err, size_t err_size)
 		goto fail;
 	if (what = "TCP_NODELAY", setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one))
 		goto fail;
-	if (what = "IPV6_V6ONLY", ss.ss_family == AF_INET6 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one))
+	if (what = "IPV6_V6ONLY",
+	    ss.ss_family == AF_INET6 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one))
 		goto fail;
 	if (what = "bind", bind(fd, (struct sockaddr *)&ss, n))
 		goto fail;

@@ -14,7 +14,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	json_tokener_set_flags(t, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
 	json_put_str(&b, in);
 	struct json_object *o = json_tokener_parse_ex(t, b.p, (int)b.n + 1);
-	if (b.failed || !o || !str_is_utf8(buf_str(&b)) || memchr(json_object_get_string(o), 0, (size_t)json_object_get_string_len(o)))
+	if (b.failed || !o || !str_is_utf8(buf_str(&b)) ||
+	    memchr(json_object_get_string(o), 0, (size_t)json_object_get_string_len(o)))
 		abort();
 	if (str_is_ascii(in) && !memchr(data, 0, size) &&
 	    !str_eq(in, str_n(json_object_get_string(o), (size_t)json_object_get_string_len(o))))
