@@ -292,7 +292,7 @@ struct admit *admit_new(struct event_base *base, const struct admission_backend 
 	a->arg = arg;
 	list_init(&a->small);
 	list_init(&a->large);
-	admit_limits(a, ADMIT_ROWS_MAX, 16 * 1024 * 1024);
+	admit_limits(a, ADMIT_ROWS_MAX, (size_t)16 * 1024 * 1024);
 	return a;
 }
 

@@ -119,8 +119,8 @@ void ingress_free(struct ingress *in)
 	for (size_t i = 0; i < in->n_listening; i++)
 		free_listening(&in->listening[i]);
 	free(in->listening);
-	struct event *ev[] = { in->tick, in->resume, in->wake, in->drain_end };
-	for (size_t i = 0; i < sizeof ev / sizeof *ev; i++)
+	struct event *ev[4] = { in->tick, in->resume, in->wake, in->drain_end };
+	for (unsigned i = 0; i < 4; i++)
 		if (ev[i])
 			event_free(ev[i]);
 	clients_done(&in->clients);

@@ -89,7 +89,7 @@ uint16_t net_listen_port(int fd)
 /* Out of descriptors or memory: the connection stays in the backlog, and the socket would be readable for ever. */
 static void rest(struct net_listener *l, int why)
 {
-	struct timeval tv = { 0, REST_MS * 1000 };
+	struct timeval tv = { 0, (suseconds_t)REST_MS * 1000 };
 	int64_t now = clock_mono_us();
 	if (!l->complained || now - l->complained > COMPLAIN_S * US_PER_S) {
 		l->complained = now;

@@ -69,6 +69,7 @@ static SSL_CTX *make(const char *cert, const char *key, char *err, size_t size)
 
 struct net_tls *net_tls_new(const char *const *certs, const char *const *keys, size_t n, char *err, size_t err_size)
 {
+	/* NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers is meant */
 	struct net_tls *t = calloc(1, sizeof *t + n * sizeof *t->ctx);
 	if (!t || !n) {
 		snprintf(err, err_size, t ? "no certificate" : "out of memory");
