@@ -550,15 +550,11 @@ class Pepsid:
         found = named or found
         return found[0] if found else None
 
-    def worker_pids(self, stage=None):
-        out = []
-        for p in proc_tree(self.process.pid):
-            title = proc_cmdline(p) + " " + proc_comm(p)
-            if "postgres" in proc_exe(p):
-                continue
-            if "worker" in title and (stage is None or stage in title):
-                out.append(p)
-        return out
+    def worker_pids(self, stage):
+        """As `pepsi status` has them; only those that are really there."""
+        found = [g for g in self.status()["stages"] if g["name"] == stage]
+        tree = set(proc_tree(self.process.pid))
+        return [p for g in found for p in g["pids"] if p in tree]
 
     def postmaster_pid(self):
         try:
