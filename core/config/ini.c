@@ -122,7 +122,11 @@ int config_value_unquote(struct str raw, struct buf *out, const char **ret_why)
 int config_value_quote(struct str value, struct buf *out)
 {
 	struct str t = str_trim(value);
-	bool plain = t.n == value.n && (!value.n || value.p[0] != '"') && comment_at(value) == value.n;
+	size_t quotes = 0;
+	for (size_t i = 0; i < value.n; i++)
+		quotes += value.p[i] == '"';
+	/* an odd quote would take a comment behind it for its inside */
+	bool plain = t.n == value.n && (!value.n || value.p[0] != '"') && comment_at(value) == value.n && quotes % 2 == 0;
 	if (plain)
 		return buf_adds(out, value);
 	buf_addc(out, '"');

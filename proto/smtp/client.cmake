@@ -1,1 +1,2 @@
-# The client side of proto/smtp (included from its CMakeLists.txt, so that the two sides do not share a list).
+# The client side of proto/smtp, included from its CMakeLists.txt.
+target_sources(pepsi_proto PRIVATE client.c client_content.c client_mail.c client_reply.c)

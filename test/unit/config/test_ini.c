@@ -22,7 +22,7 @@ static void values(void **state)
 		{ "X = a\t#b", "a" }, { "X =", "" }, { "X = # only a comment", "" }, { "X = \"a # b\"", "a # b" },
 		{ "X = \"a # b\" # c", "a # b" }, { "X = \"a # b\"# c", "a # b" }, { "X = \" a \"", " a " }, { "X = \"\"", "" },
 		{ "X = \"say \\\"hi\\\" \\\\\"", "say \"hi\" \\" }, { "X = a \"b\" c", "a \"b\" c" }, { "X = a \"b\" # c", "a \"b\"" },
-		{ "X = C:\\dir", "C:\\dir" }, { "X = a = b", "a = b" }, { "X = münchen", "münchen" }, { "X = a\r", "a" },
+		{ "X = C:\\dir", "C:\\dir" }, { "X = a = b", "a = b" }, { "X = 5\" disk", "5\" disk" }, { "X = münchen", "münchen" }, { "X = a\r", "a" },
 	};
 	for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
 		char *faults, text[256];

@@ -1,0 +1,39 @@
+/* Shared by control.c (socket, who may ask, lines in and out) and control_cmd.c (the commands). */
+#ifndef ADMIN_CONTROL_INTERNAL_H
+#define ADMIN_CONTROL_INTERNAL_H
+
+#include "admin_internal.h"
+#include "control_request.h"
+
+struct control_peer {
+	struct admin_peer p; /* first */
+	uid_t uid;
+	pid_t pid;
+	bool trusted;          /* may do everything; others may only look at the status */
+	bool busy;             /* a command is being worked on */
+	bool looping;          /* control_go() is on the stack */
+	bool in_line;          /* a request has begun and its deadline runs */
+	struct control_request req;
+	size_t at_id;          /* of req.ids */
+	int64_t count;         /* rows changed so far */
+	int64_t cat_at, cat_total; /* queue.cat: octets sent, octets in all; total -1: length not known yet */
+};
+
+/* Runs c->req: answers at once, or later from a callback. */
+void control_cmd_run(struct control_peer *c);
+/* queue.cat: what was sent is out, go on. */
+void control_cmd_drained(struct control_peer *c);
+/* The time is up: answers or closes. */
+void control_cmd_expired(struct control_peer *c);
+
+/* The answers; each ends the command. json is one JSON value. */
+void control_answer(struct control_peer *c, const char *json);
+void control_answer_error(struct control_peer *c, const char *error, const char *hint);
+/* Ends a command whose answer is in the output already. */
+void control_answered(struct control_peer *c);
+/* Looks at the next request, if there is one; what a callback calls after it has answered. */
+void control_go(struct control_peer *c);
+
+enum { CONTROL_ANSWER_MAX = 16 * 1024 * 1024 };
+
+#endif

@@ -1,0 +1,191 @@
+/* Parsing of command lines. Options may stand anywhere, before and behind the tool's name; "--" ends them. */
+#include "args.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+const struct cli_opt_info cli_opts[CLI_N_OPTS] = {
+	[CLI_CONFIG] = { "config", 'c', "FILE", "configuration (default: $PEPSI_CONFIG, else /etc/pepsi/pepsi.conf)" },
+	[CLI_STATE] = { "state", 0, "DIR", "state folder, instead of the configuration's STATE_DIR" },
+	[CLI_LOG] = { "log", 'L', "LEVEL", "error, warn, info, debug or trace" },
+	[CLI_VERBOSE] = { "verbose", 'v', NULL, "say more (twice: still more)" },
+	[CLI_HELP] = { "help", 'h', NULL, "show this help" },
+	[CLI_VERSION] = { "version", 'V', NULL, "show the version" },
+	[CLI_JSON] = { "json", 0, NULL, "machine-readable output" },
+	[CLI_WAIT] = { "wait", 0, "SECS", "wait at most so long" },
+	[CLI_STAGE] = { "stage", 0, "STAGE", "only messages at this stage" },
+	[CLI_STATUS] = { "status", 0, "STATUS", "only pending, running, paused, failed or timeout" },
+	[CLI_SENDER] = { "sender", 0, "ADDRESS", "only messages from this address" },
+	[CLI_RECIPIENT] = { "recipient", 0, "ADDRESS", "only messages to this address" },
+	[CLI_LIMIT] = { "limit", 0, "N", "at most so many messages, oldest first" },
+	[CLI_ALL] = { "all", 0, NULL, "every message; needed when nothing else selects" },
+	[CLI_RUNNING] = { "running", 0, NULL, "what the running pepsid uses, instead of the file" },
+};
+
+static int fail(char *err, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static int fail(char *err, size_t size, const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(err, size, fmt, ap);
+	va_end(ap);
+	return -1;
+}
+
+static int unknown(const char *what, const char *name, const char *const *known, size_t n, char *err, size_t size)
+{
+	const char *near = str_nearest(str_from(name), known, n);
+	return near ? fail(err, size, "unknown %s \"%s\"; did you mean %s?", what, name, near) :
+		      fail(err, size, "unknown %s \"%s\"", what, name);
+}
+
+static int set(struct cli_args *a, enum cli_opt o, const char *value)
+{
+	a->set |= CLI_BIT(o);
+	if (o == CLI_VERBOSE)
+		a->verbose++;
+	if (value)
+		a->value[o] = value;
+	return 0;
+}
+
+/* argv[*i] is "--name" or "--name=value". */
+static int take_long(int argc, char **argv, int *i, struct cli_args *a, char *err, size_t size)
+{
+	struct str name = str_from(argv[*i] + 2);
+	const char *value = NULL, *names[CLI_N_OPTS];
+	ptrdiff_t eq = str_chr(name, '=');
+	if (eq >= 0) {
+		value = name.p + eq + 1;
+		name.n = (size_t)eq;
+	}
+	for (unsigned o = 0; o < CLI_N_OPTS; o++) {
+		names[o] = cli_opts[o].name;
+		if (!str_eq(name, str_from(names[o])))
+			continue;
+		if (!cli_opts[o].value && value)
+			return fail(err, size, "option --%s takes no value", names[o]);
+		if (cli_opts[o].value && !value && ++*i >= argc)
+			return fail(err, size, "option --%s needs a value: %s", names[o], cli_opts[o].value);
+		return set(a, (enum cli_opt)o, cli_opts[o].value && !value ? argv[*i] : value);
+	}
+	char text[64];
+	snprintf(text, sizeof text, "%.*s", STR_ARG(name));
+	const char *near = str_nearest(name, names, CLI_N_OPTS);
+	return near ? fail(err, size, "unknown option \"--%s\"; did you mean --%s?", text, near) :
+		      fail(err, size, "unknown option \"--%s\"", text);
+}
+
+/* argv[*i] is "-x", "-xy" or "-xVALUE". */
+static int take_short(int argc, char **argv, int *i, struct cli_args *a, char *err, size_t size)
+{
+	for (const char *p = argv[*i] + 1; *p; p++) {
+		unsigned o = 0;
+		while (o < CLI_N_OPTS && cli_opts[o].letter != *p)
+			o++;
+		if (o == CLI_N_OPTS)
+			return fail(err, size, "unknown option \"-%c\"", *p);
+		if (!cli_opts[o].value) {
+			set(a, (enum cli_opt)o, NULL);
+			continue;
+		}
+		if (p[1])
+			return set(a, (enum cli_opt)o, p + 1);
+		if (++*i >= argc)
+			return fail(err, size, "option -%c needs a value: %s", *p, cli_opts[o].value);
+		return set(a, (enum cli_opt)o, argv[*i]);
+	}
+	return 0;
+}
+
+/* Takes the tool's name and verb off the operands. */
+static int find_tool(struct cli_args *a, const char *linked, char *err, size_t size)
+{
+	const char *names[64], *name = linked;
+	size_t n = 0, used = linked ? 0 : 1;
+	bool verbs = false, known = false;
+	if (!name) {
+		if (!a->n_pos)
+			return a->set & (CLI_BIT(CLI_HELP) | CLI_BIT(CLI_VERSION)) ? 0 : fail(err, size, "which tool?");
+		name = a->pos[0];
+	}
+	for (size_t i = 0; i < cli_n_tools; i++)
+		if (!strcmp(cli_tools[i].name, name)) {
+			known = true;
+			verbs |= cli_tools[i].verb != NULL;
+			a->group = cli_tools[i].name;
+		}
+	if (!known) {
+		for (size_t i = 0; i < cli_n_tools && n < 64; i++)
+			names[n++] = cli_tools[i].name;
+		return unknown("tool", name, names, n, err, size);
+	}
+	const char *verb = verbs && used < a->n_pos ? a->pos[used] : NULL;
+	for (size_t i = 0; i < cli_n_tools && n < 64; i++) {
+		const struct cli_tool *t = &cli_tools[i];
+		if (strcmp(t->name, name) != 0)
+			continue;
+		if (t->verb)
+			names[n++] = t->verb;
+		if (!t->verb || (verb && !strcmp(verb, t->verb)))
+			a->tool = t;
+	}
+	used += verb != NULL;
+	if (!a->tool) {
+		if (verb)
+			return unknown(name, verb, names, n, err, size);
+		return a->set & (CLI_BIT(CLI_HELP) | CLI_BIT(CLI_VERSION)) ? 0 : fail(err, size, "%s: what to do?", name);
+	}
+	a->n_pos -= used;
+	memmove(a->pos, a->pos + used, a->n_pos * sizeof *a->pos);
+	return 0;
+}
+
+static int check_tool(const struct cli_args *a, char *err, size_t size)
+{
+	const struct cli_tool *t = a->tool;
+	char name[64];
+	if (!t || a->set & (CLI_BIT(CLI_HELP) | CLI_BIT(CLI_VERSION)))
+		return 0;
+	snprintf(name, sizeof name, "%s%s%s", t->name, t->verb ? " " : "", t->verb ? t->verb : "");
+	for (unsigned o = 0; o < CLI_N_OPTS; o++)
+		if (a->set & CLI_BIT(o) & ~(CLI_GLOBAL | t->opts))
+			return fail(err, size, "%s takes no option --%s", name, cli_opts[o].name);
+	if (a->n_pos < t->min_pos)
+		return fail(err, size, "%s needs %s", name, t->operands);
+	if (a->n_pos > t->max_pos)
+		return t->max_pos ? fail(err, size, "%s takes only %s: what is \"%s\"?", name, t->operands, a->pos[t->max_pos]) :
+				    fail(err, size, "%s takes no operand: what is \"%s\"?", name, a->pos[0]);
+	return 0;
+}
+
+int cli_args_parse(int argc, char **argv, struct cli_args *args, char *err, size_t err_size)
+{
+	const char *base = argc > 0 ? strrchr(argv[0], '/') : NULL;
+	bool more = true;
+	*args = (struct cli_args){ .n_pos = 0 };
+	err[0] = 0;
+	base = base ? base + 1 : argc > 0 ? argv[0] : "pepsi";
+	args->pos = calloc((size_t)(argc > 0 ? argc : 1), sizeof *args->pos);
+	if (!args->pos)
+		return fail(err, err_size, "out of memory");
+	for (int i = 1; i < argc; i++) {
+		int rc = 0;
+		if (more && !strcmp(argv[i], "--"))
+			more = false;
+		else if (more && !strncmp(argv[i], "--", 2))
+			rc = take_long(argc, argv, &i, args, err, err_size);
+		else if (more && argv[i][0] == '-' && argv[i][1])
+			rc = take_short(argc, argv, &i, args, err, err_size);
+		else if (args->n_pos == CLI_POSITIONAL_MAX)
+			rc = fail(err, err_size, "more than %d operands", CLI_POSITIONAL_MAX);
+		else
+			args->pos[args->n_pos++] = argv[i];
+		if (rc)
+			return -1;
+	}
+	if (find_tool(args, str_starts(str_from(base), STR("pepsi-")) ? base + 6 : NULL, err, err_size))
+		return -1;
+	return check_tool(args, err, err_size);
+}

@@ -1,0 +1,55 @@
+/* The command line of all tools as tables: options with their ids, tools with the options each takes. Pure: parses, prints
+ * nothing, so that it is tested by tables. */
+#ifndef CLI_ARGS_H
+#define CLI_ARGS_H
+
+#include "base/str.h"
+
+enum cli_opt {
+	/* for every tool */
+	CLI_CONFIG, CLI_STATE, CLI_LOG, CLI_VERBOSE, CLI_HELP, CLI_VERSION, CLI_JSON,
+	/* for some */
+	CLI_WAIT, CLI_STAGE, CLI_STATUS, CLI_SENDER, CLI_RECIPIENT, CLI_LIMIT, CLI_ALL, CLI_RUNNING,
+	CLI_N_OPTS
+};
+#define CLI_BIT(o) (1u << (o))
+#define CLI_GLOBAL (CLI_BIT(CLI_WAIT) - 1u)
+#define CLI_FILTER (CLI_BIT(CLI_STAGE) | CLI_BIT(CLI_STATUS) | CLI_BIT(CLI_SENDER) | CLI_BIT(CLI_RECIPIENT))
+
+enum { CLI_POSITIONAL_MAX = 4096 };
+
+struct cli_args {
+	const struct cli_tool *tool;         /* NULL: none named, or only help or version asked */
+	const char *group;                   /* "queue": named without its verb; for help */
+	unsigned set;                        /* CLI_BIT of what was given */
+	unsigned verbose;                    /* how many -v */
+	const char *value[CLI_N_OPTS];       /* of options that take one */
+	const char **pos;                    /* operands, from malloc; free() it */
+	size_t n_pos;
+};
+
+struct cli;
+struct cli_tool {
+	const char *name, *verb; /* verb NULL: the tool has none */
+	unsigned opts;           /* besides the global ones */
+	size_t min_pos, max_pos;
+	int (*run)(struct cli *c);
+	const char *operands;    /* for the usage: "ID" */
+	const char *help;        /* one line */
+};
+extern const struct cli_tool cli_tools[];
+extern const size_t cli_n_tools;
+
+struct cli_opt_info {
+	const char *name;  /* without dashes */
+	char letter;       /* 0: none */
+	const char *value; /* what it takes, for the usage; NULL: nothing */
+	const char *help;
+};
+extern const struct cli_opt_info cli_opts[CLI_N_OPTS];
+
+/* argv[0] "pepsi-queue" names the tool, else the first operand does. Returns 0, or -1 with a sentence in err. args->pos
+ * is to be freed in both cases. */
+int cli_args_parse(int argc, char **argv, struct cli_args *args, char *err, size_t err_size);
+
+#endif

@@ -1,0 +1,179 @@
+/* Finds the tool, sets the log up, runs it, and makes sure that what it printed was really written. */
+#include "base/log.h"
+#include "cli/cli.h"
+#include "cli_internal.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+const struct cli_tool cli_tools[] = {
+	{ "status", NULL, CLI_BIT(CLI_WAIT), 0, 0, tool_status, "", "what pepsid is doing; --wait: until it accepts mail" },
+	{ "queue", "list", CLI_FILTER | CLI_BIT(CLI_LIMIT), 0, 0, tool_queue_list, "", "list messages, oldest first" },
+	{ "queue", "show", 0, 1, 1, tool_queue_show, "ID", "everything known about one message" },
+	{ "queue", "cat", 0, 1, 1, tool_queue_cat, "ID", "write the raw message to standard output" },
+	{ "queue", "delete", CLI_FILTER | CLI_BIT(CLI_LIMIT) | CLI_BIT(CLI_ALL), 0, CLI_POSITIONAL_MAX, tool_queue_delete,
+	    "[ID …]", "delete messages, without a bounce" },
+	{ "queue", "retry", CLI_FILTER | CLI_BIT(CLI_LIMIT) | CLI_BIT(CLI_ALL), 0, CLI_POSITIONAL_MAX, tool_queue_retry,
+	    "[ID …]", "make paused and failed messages run now" },
+	{ "queue", "set-stage", CLI_FILTER | CLI_BIT(CLI_LIMIT) | CLI_BIT(CLI_ALL), 1, CLI_POSITIONAL_MAX,
+	    tool_queue_set_stage, "STAGE [ID …]", "move messages to another stage" },
+	{ "config", "check", 0, 0, 0, tool_config_check, "", "check the configuration and report every fault" },
+	{ "config", "show", CLI_BIT(CLI_RUNNING), 0, 0, tool_config_show, "", "show what is configured; secrets masked" },
+	{ "worker", NULL, 0, 1, 1, tool_worker, "STAGE", "run one worker by hand: ids on standard input" },
+	{ "reload", NULL, 0, 0, 0, tool_reload, "", "make pepsid read its configuration again" },
+	{ "stop", NULL, CLI_BIT(CLI_WAIT), 0, 0, tool_stop, "", "drain and stop pepsid; --wait: until it is gone" },
+	{ "stage", "list", 0, 0, 0, tool_stage_list, "", "list the stage modules along MODULE_PATH" },
+	{ "stage", "describe", 0, 1, 1, tool_stage_describe, "FILE.so", "what a stage module is and which options it takes" },
+	{ "version", NULL, 0, 0, 0, tool_version, "", "show the version" },
+	{ "help", NULL, 0, 0, 2, tool_help, "[TOOL]", "show this help, or a tool's" },
+};
+const size_t cli_n_tools = sizeof cli_tools / sizeof *cli_tools;
+
+static void complain(const char *fmt, va_list ap) __attribute__((format(printf, 1, 0)));
+static void complain(const char *fmt, va_list ap)
+{
+	struct buf text = BUF_INIT(256 * 1024);
+	buf_vaddf(&text, fmt, ap);
+	fputs("pepsi: ", stderr);
+	/* line by line, so that a list of faults stays a list */
+	struct str rest = buf_str(&text), line;
+	for (bool first = true; str_word(&rest, "\n", &line); first = false) {
+		if (!first)
+			fputs("\n  ", stderr);
+		cli_text_print(stderr, line);
+	}
+	putc('\n', stderr);
+	buf_free(&text);
+}
+
+int cli_fail(const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	complain(fmt, ap);
+	va_end(ap);
+	return CLI_FAILED;
+}
+
+int cli_usage(const struct cli *c, const char *fmt, ...)
+{
+	const char *tool = c->args.tool ? c->args.tool->name : c->args.group;
+	va_list ap;
+	va_start(ap, fmt);
+	complain(fmt, ap);
+	va_end(ap);
+	fprintf(stderr, "Try: pepsi %s%s--help\n", tool ? tool : "", tool ? " " : "");
+	return CLI_USAGE;
+}
+
+int64_t cli_number(const struct cli *c, const char *what, const char *text, int64_t min, int64_t max)
+{
+	uint64_t v;
+	if (!str_u64(str_from(text), (uint64_t)max, &v) && (int64_t)v >= min)
+		return (int64_t)v;
+	cli_usage(c, "%s: \"%s\" is not a whole number from %lld to %lld", what, text, (long long)min, (long long)max);
+	return -1;
+}
+
+static void print_options(unsigned set)
+{
+	for (unsigned o = 0; o < CLI_N_OPTS; o++) {
+		char text[64];
+		if (!(set & CLI_BIT(o)))
+			continue;
+		snprintf(text, sizeof text, "%s%c%s--%s%s%s", cli_opts[o].letter ? "-" : "  ",
+		    cli_opts[o].letter ? cli_opts[o].letter : ' ', cli_opts[o].letter ? ", " : " ", cli_opts[o].name,
+		    cli_opts[o].value ? " " : "", cli_opts[o].value ? cli_opts[o].value : "");
+		printf("  %-24s %s\n", text, cli_opts[o].help);
+	}
+}
+
+/* group NULL: all tools. */
+static int print_help(const char *group, const struct cli_tool *only)
+{
+	unsigned set = 0;
+	printf("Usage: pepsi %s [OPTIONS]\n\n", group ? group : "TOOL");
+	for (size_t i = 0; i < cli_n_tools; i++) {
+		const struct cli_tool *t = &cli_tools[i];
+		char text[64];
+		if (only ? t != only : group && strcmp(t->name, group) != 0)
+			continue;
+		set |= t->opts;
+		snprintf(text, sizeof text, "%s%s%s%s%s", t->name, t->verb ? " " : "", t->verb ? t->verb : "",
+		    t->operands[0] ? " " : "", t->operands);
+		printf("  %-30s %s\n", text, t->help);
+	}
+	if (group && set) {
+		printf("\nOptions:\n");
+		print_options(set);
+	}
+	printf("\nOptions of every tool:\n");
+	print_options(CLI_GLOBAL);
+	printf("\nExit status: 0 done, 1 failed, 2 wrong usage.\n");
+	return CLI_DONE;
+}
+
+int tool_help(struct cli *c)
+{
+	const char *names[64];
+	size_t n = 0;
+	if (!c->args.n_pos)
+		return print_help(NULL, NULL);
+	for (size_t i = 0; i < cli_n_tools && n < 64; i++) {
+		if (!strcmp(cli_tools[i].name, c->args.pos[0]))
+			return print_help(cli_tools[i].name, NULL);
+		names[n++] = cli_tools[i].name;
+	}
+	const char *near = str_nearest(str_from(c->args.pos[0]), names, n);
+	return near ? cli_usage(c, "unknown tool \"%s\"; did you mean %s?", c->args.pos[0], near) :
+		      cli_usage(c, "unknown tool \"%s\"", c->args.pos[0]);
+}
+
+int tool_version(struct cli *c)
+{
+	if (c->json)
+		printf("{\"version\":\"%s\"}\n", PEPSI_VERSION);
+	else
+		printf("pepsi %s\n", PEPSI_VERSION);
+	return CLI_DONE;
+}
+
+static int setup_log(const struct cli *c)
+{
+	/* a tool speaks through its output; a worker by hand is watched */
+	enum log_level level = c->args.tool && c->args.tool->run == tool_worker ? LOG_LV_INFO : LOG_LV_WARN;
+	const char *text = c->args.value[CLI_LOG];
+	if (text && log_level_parse(str_from(text), &level))
+		return cli_usage(c, "--log: \"%s\" is not error, warn, info, debug or trace", text);
+	for (unsigned i = 0; !text && i < c->args.verbose && level < LOG_LV_TRACE; i++)
+		level++;
+	log_setup(level, c->args.tool ? c->args.tool->name : "pepsi");
+	return CLI_DONE;
+}
+
+static int run(struct cli *c, int argc, char **argv)
+{
+	char err[256];
+	if (cli_args_parse(argc, argv, &c->args, err, sizeof err))
+		return cli_usage(c, "%s", err);
+	c->json = c->args.set & CLI_BIT(CLI_JSON);
+	if (c->args.set & CLI_BIT(CLI_HELP))
+		return print_help(c->args.group, c->args.tool);
+	if (c->args.set & CLI_BIT(CLI_VERSION))
+		return tool_version(c);
+	int rc = setup_log(c);
+	return rc ? rc : c->args.tool->run(c);
+}
+
+int cli_main(int argc, char **argv)
+{
+	struct cli c = { .fd = -1 };
+	int rc = run(&c, argc, argv);
+	cli_client_close(&c);
+	free(c.args.pos);
+	if (fflush(stdout) || ferror(stdout))
+		return cli_fail("cannot write to standard output: %s", strerror(errno));
+	return rc;
+}

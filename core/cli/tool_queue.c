@@ -1,0 +1,259 @@
+/* pepsi queue: looking at messages and repairing them, all through the control socket. */
+#include "cli_internal.h"
+
+#include <inttypes.h>
+
+enum { PAGE = 500, IDS_PER_REQUEST = 1000, LIMIT_MAX = 1000000 };
+
+/* The options that select, as arguments of a request. */
+static struct json_object *filters(const struct cli *c)
+{
+	static const enum cli_opt opts[] = { CLI_STAGE, CLI_STATUS, CLI_SENDER, CLI_RECIPIENT };
+	struct json_object *args = json_object_new_object();
+	for (size_t i = 0; i < sizeof opts / sizeof *opts; i++)
+		if (c->args.value[opts[i]])
+			json_object_object_add(args, cli_opts[opts[i]].name, json_object_new_string(c->args.value[opts[i]]));
+	return args;
+}
+
+/* 0: none given. -1 after a message. */
+static int64_t limit_of(const struct cli *c)
+{
+	const char *text = c->args.value[CLI_LIMIT];
+	return text ? cli_number(c, "--limit", text, 1, LIMIT_MAX) : 0;
+}
+
+/* --- list --- */
+
+static void row_cells(struct cli_table *t, struct json_object *row)
+{
+	char text[64];
+	struct json_object *rcpts = NULL;
+	size_t n = 0;
+	cli_table_cellf(t, "%" PRId64, cli_json_int(row, "id"));
+	cli_table_cell(t, cli_json_text(row, "stage"));
+	cli_table_cell(t, cli_json_text(row, "status"));
+	cli_text_time(text, sizeof text, cli_json_text(row, "received_at"));
+	cli_table_cell(t, str_from(text));
+	struct str from = cli_json_text(row, "mail_from"), to = STR("");
+	cli_table_cell(t, from.n ? from : STR("<>"));
+	if (json_object_object_get_ex(row, "rcpt_to", &rcpts) && json_object_is_type(rcpts, json_type_array))
+		n = json_object_array_length(rcpts);
+	struct json_object *first = n ? json_object_array_get_idx(rcpts, 0) : NULL;
+	if (json_object_is_type(first, json_type_string))
+		to = str_n(json_object_get_string(first), (size_t)json_object_get_string_len(first));
+	if (n > 1)
+		cli_table_cellf(t, "%.*s +%zu", STR_ARG(to), n - 1);
+	else
+		cli_table_cell(t, to);
+	cli_text_time(text, sizeof text, cli_json_text(row, "next_attempt_at"));
+	cli_table_cell(t, str_from(text));
+	cli_table_cell(t, cli_json_text(row, "last_error"));
+}
+
+struct listing {
+	struct cli_table table;
+	int64_t n, last_id;
+};
+
+static void take_row(const struct cli *c, struct listing *l, struct json_object *row)
+{
+	if (c->json) {
+		fputs(l->n ? "," : "[", stdout);
+		/* cli_json_print ends the line: one row per line */
+		cli_json_print(row);
+	} else {
+		row_cells(&l->table, row);
+	}
+	l->n++;
+	l->last_id = cli_json_int(row, "id");
+}
+
+/* One page. Rows in it, or -1. */
+static int64_t take_page(struct cli *c, struct listing *l, int64_t want)
+{
+	struct json_object *args = filters(c);
+	int64_t before = l->last_id;
+	json_object_object_add(args, "limit", json_object_new_int64(want));
+	if (before > 0)
+		json_object_object_add(args, "after_id", json_object_new_int64(before));
+	struct json_object *rows = cli_ask(c, "queue.list", args, CLI_ANSWER_MS, false);
+	if (!rows)
+		return -1;
+	size_t n = json_object_is_type(rows, json_type_array) ? json_object_array_length(rows) : 0;
+	for (size_t i = 0; i < n; i++)
+		take_row(c, l, json_object_array_get_idx(rows, i));
+	json_object_put(rows);
+	/* a page that does not go forward would be asked for for ever */
+	return n && l->last_id <= before ? 0 : (int64_t)n;
+}
+
+int tool_queue_list(struct cli *c)
+{
+	struct listing l = { .table = {
+		.heads = { "ID", "STAGE", "STATUS", "RECEIVED (UTC)", "FROM", "TO", "NEXT TRY", "LAST ERROR" },
+		.max = { 0, 24, 0, 0, 40, 40, 0, 100 },
+		.right = { true },
+		.n = 8,
+	} };
+	int64_t limit = limit_of(c), n = 0;
+	int rc = CLI_DONE;
+	if (limit < 0)
+		return CLI_USAGE;
+	do {
+		int64_t want = limit && limit - l.n < PAGE ? limit - l.n : PAGE;
+		n = want ? take_page(c, &l, want) : 0;
+		if (n < 0)
+			rc = CLI_FAILED;
+		if (n < want)
+			break;
+	} while (n);
+	if (c->json && rc == CLI_DONE)
+		puts(l.n ? "]" : "[]");
+	else if (!c->json && l.n)
+		cli_table_print(&l.table, stdout);
+	else if (!c->json && rc == CLI_DONE)
+		puts("no messages");
+	buf_free(&l.table.cells);
+	return rc;
+}
+
+/* --- show, cat --- */
+
+static struct json_object *one_id(const struct cli *c)
+{
+	int64_t id = cli_number(c, "ID", c->args.pos[0], 1, INT64_MAX - 1);
+	if (id < 0)
+		return NULL;
+	struct json_object *args = json_object_new_object(), *ids = json_object_new_array();
+	json_object_array_add(ids, json_object_new_int64(id));
+	json_object_object_add(args, "ids", ids);
+	return args;
+}
+
+static void print_value(const char *key, struct json_object *v, unsigned depth)
+{
+	struct buf name = BUF_INIT(4096);
+	cli_text_safe(&name, str_from(key), 60);
+	printf("%*s%-*s ", (int)depth * 2, "", depth ? 0 : 16, buf_z(&name));
+	buf_free(&name);
+	if (json_object_is_type(v, json_type_object) && json_object_object_length(v) && depth < 6) {
+		putchar('\n');
+		json_object_object_foreach(v, k, member)
+			print_value(k, member, depth + 1);
+		return;
+	}
+	if (json_object_is_type(v, json_type_string))
+		cli_text_print(stdout, str_n(json_object_get_string(v), (size_t)json_object_get_string_len(v)));
+	else if (json_object_is_type(v, json_type_null))
+		putchar('-');
+	else
+		cli_text_print(stdout, str_from(json_object_to_json_string_ext(v,
+		    JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE)));
+	putchar('\n');
+}
+
+int tool_queue_show(struct cli *c)
+{
+	struct json_object *args = one_id(c);
+	if (!args)
+		return CLI_USAGE;
+	struct json_object *o = cli_ask(c, "queue.show", args, CLI_ANSWER_MS, false);
+	if (!o)
+		return CLI_FAILED;
+	if (c->json || !json_object_is_type(o, json_type_object)) {
+		cli_json_print(o);
+	} else {
+		json_object_object_foreach(o, key, v)
+			print_value(key, v, 0);
+	}
+	json_object_put(o);
+	return CLI_DONE;
+}
+
+int tool_queue_cat(struct cli *c)
+{
+	struct json_object *args = one_id(c);
+	return args ? cli_ask_raw(c, "queue.cat", args, stdout) : CLI_USAGE;
+}
+
+/* --- delete, retry, set-stage --- */
+
+static int report(const struct cli *c, int64_t n, const char *what)
+{
+	if (c->json)
+		printf("{\"count\":%" PRId64 "}\n", n);
+	else
+		printf("%" PRId64 " message%s %s\n", n, n == 1 ? "" : "s", what);
+	return CLI_DONE;
+}
+
+/* Returns the number changed, or -1. */
+static int64_t change(struct cli *c, const char *cmd, struct json_object *args, const char *to)
+{
+	if (to)
+		json_object_object_add(args, "to", json_object_new_string(to));
+	struct json_object *o = cli_ask(c, cmd, args, CLI_ANSWER_MS, false);
+	int64_t n = o ? cli_json_int(o, "count") : -1;
+	json_object_put(o);
+	return n;
+}
+
+static int change_ids(struct cli *c, const char *cmd, const char *const *ids, size_t n, const char *to, const char *what)
+{
+	int64_t changed = 0;
+	for (size_t i = 0; i < n; i++) /* all are looked at before the first is touched */
+		if (cli_number(c, "ID", ids[i], 1, INT64_MAX - 1) < 0)
+			return CLI_USAGE;
+	for (size_t i = 0; i < n;) {
+		struct json_object *args = json_object_new_object(), *list = json_object_new_array();
+		for (size_t j = 0; j < IDS_PER_REQUEST && i < n; j++, i++)
+			json_object_array_add(list, json_object_new_int64(cli_number(c, "ID", ids[i], 1, INT64_MAX - 1)));
+		json_object_object_add(args, "ids", list);
+		int64_t k = change(c, cmd, args, to);
+		if (k < 0)
+			return CLI_FAILED;
+		changed += k;
+	}
+	report(c, changed, what);
+	if (changed < (int64_t)n)
+		return cli_fail("%" PRId64 " of %zu messages were not %s: gone, or a worker has them right now",
+		    (int64_t)n - changed, n, what);
+	return CLI_DONE;
+}
+
+static int change_some(struct cli *c, const char *cmd, const char *const *ids, size_t n_ids, const char *to, const char *what)
+{
+	unsigned selects = c->args.set & (CLI_FILTER | CLI_BIT(CLI_LIMIT) | CLI_BIT(CLI_ALL));
+	int64_t limit = limit_of(c);
+	if (limit < 0)
+		return CLI_USAGE;
+	if (n_ids && selects)
+		return cli_usage(c, "either ids or filters, not both");
+	if (n_ids)
+		return change_ids(c, cmd, ids, n_ids, to, what);
+	if (!(selects & ~CLI_BIT(CLI_LIMIT)))
+		return cli_usage(c, "which messages? Name ids or filters, or --all");
+	struct json_object *args = filters(c);
+	if (limit)
+		json_object_object_add(args, "limit", json_object_new_int64(limit));
+	if (selects & CLI_BIT(CLI_ALL))
+		json_object_object_add(args, "all", json_object_new_boolean(true));
+	int64_t n = change(c, cmd, args, to);
+	return n < 0 ? CLI_FAILED : report(c, n, what);
+}
+
+int tool_queue_delete(struct cli *c)
+{
+	return change_some(c, "queue.delete", c->args.pos, c->args.n_pos, NULL, "deleted");
+}
+
+int tool_queue_retry(struct cli *c)
+{
+	return change_some(c, "queue.retry", c->args.pos, c->args.n_pos, NULL, "made to run again");
+}
+
+int tool_queue_set_stage(struct cli *c)
+{
+	return change_some(c, "queue.set-stage", c->args.pos + 1, c->args.n_pos - 1, c->args.pos[0], "moved");
+}

@@ -1,0 +1,172 @@
+/* pepsi status, reload, stop. */
+#include "base/clock.h"
+#include "cli_internal.h"
+
+#include <inttypes.h>
+#include <time.h>
+
+enum { RETRY_MS = 100, TRY_MS = 5000, WAIT_MAX_S = 86400 };
+
+static void pause_ms(long ms)
+{
+	struct timespec ts = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 };
+	nanosleep(&ts, NULL);
+}
+
+static bool is_true(struct json_object *o, const char *key)
+{
+	struct json_object *v = NULL;
+	return json_object_object_get_ex(o, key, &v) && json_object_get_boolean(v);
+}
+
+static void print_count(struct json_object *o, const char *key)
+{
+	struct json_object *v = NULL;
+	if (json_object_object_get_ex(o, key, &v) && v)
+		printf("%s %" PRId64, key, json_object_get_int64(v));
+	else
+		printf("%s ?", key);
+}
+
+static void print_counts(const char *head, struct json_object *o, const char *const *keys, size_t n)
+{
+	printf("%-10s", head);
+	for (size_t i = 0; i < n; i++) {
+		if (i)
+			fputs(", ", stdout);
+		print_count(o, keys[i]);
+	}
+	putchar('\n');
+}
+
+static void print_stages(struct json_object *stages)
+{
+	struct cli_table t = {
+		.heads = { "STAGE", "PROGRAM", "WORKERS", "IN FLIGHT", "DONE", "CRASHES" },
+		.max = { 40, 50 },
+		.right = { false, false, true, true, true, true },
+		.n = 6,
+	};
+	if (!json_object_is_type(stages, json_type_array) || !json_object_array_length(stages))
+		return;
+	for (size_t i = 0; i < json_object_array_length(stages); i++) {
+		struct json_object *s = json_object_array_get_idx(stages, i);
+		cli_table_cell(&t, cli_json_text(s, "name"));
+		cli_table_cell(&t, cli_json_text(s, "program"));
+		cli_table_cellf(&t, "%" PRId64, cli_json_int(s, "workers"));
+		cli_table_cellf(&t, "%" PRId64, cli_json_int(s, "in_flight"));
+		cli_table_cellf(&t, "%" PRId64, cli_json_int(s, "done"));
+		cli_table_cellf(&t, "%" PRId64, cli_json_int(s, "crashes"));
+	}
+	putchar('\n');
+	cli_table_print(&t, stdout);
+}
+
+static void print_status(struct json_object *o)
+{
+	static const char *const queue_keys[] = { "total", "pending", "running", "paused", "failed", "timeout" };
+	static const char *const ended_keys[] = { "accepted", "delivered", "bounced", "discarded" };
+	struct json_object *queue = NULL, *db = NULL, *stages = NULL;
+	char up[64];
+	cli_text_duration(up, sizeof up, cli_json_int(o, "uptime_s"));
+	fputs("pepsi ", stdout);
+	cli_text_print(stdout, cli_json_text(o, "version"));
+	printf(", up %s, %s", up, is_true(o, "healthy") ? "accepting mail" : "not accepting mail");
+	if (cli_json_text(o, "reason").n) {
+		fputs(": ", stdout);
+		cli_text_print(stdout, cli_json_text(o, "reason"));
+	}
+	putchar('\n');
+	if (json_object_object_get_ex(o, "database", &db))
+		printf("%-10s%s%s\n", "database", is_true(db, "up") ? "up" : "away", is_true(db, "embedded") ? ", embedded" : "");
+	if (json_object_object_get_ex(o, "queue", &queue))
+		print_counts("queue", queue, queue_keys, sizeof queue_keys / sizeof *queue_keys);
+	print_counts("messages", o, ended_keys, sizeof ended_keys / sizeof *ended_keys);
+	if (json_object_object_get_ex(o, "stages", &stages))
+		print_stages(stages);
+}
+
+static int show_status(const struct cli *c, struct json_object *o)
+{
+	if (!o)
+		return CLI_FAILED;
+	if (c->json)
+		cli_json_print(o);
+	else
+		print_status(o);
+	json_object_put(o);
+	return CLI_DONE;
+}
+
+int tool_status(struct cli *c)
+{
+	const char *text = c->args.value[CLI_WAIT];
+	int64_t wait = text ? cli_number(c, "--wait", text, 0, WAIT_MAX_S) : 0;
+	if (wait < 0)
+		return CLI_USAGE;
+	if (!text)
+		return show_status(c, cli_ask(c, "status", NULL, CLI_ANSWER_MS, false));
+	if (cli_client_find(c))
+		return CLI_FAILED;
+	int64_t deadline = clock_mono_us() + wait * US_PER_S;
+	for (;;) {
+		int64_t left = (deadline - clock_mono_us()) / 1000;
+		int patience = left < RETRY_MS ? RETRY_MS : left < TRY_MS ? (int)left : TRY_MS;
+		struct json_object *o = cli_ask(c, "status", NULL, patience, true);
+		if (o && is_true(o, "healthy"))
+			return show_status(c, o);
+		if (left <= 0) {
+			if (!o) {
+				/* once more, aloud: it says why */
+				o = cli_ask(c, "status", NULL, RETRY_MS, false);
+				json_object_put(o);
+				return CLI_FAILED;
+			}
+			struct str why = cli_json_text(o, "reason");
+			cli_fail("pepsid does not accept mail after %" PRId64 " s: %.*s", wait, STR_ARG(why));
+			json_object_put(o);
+			return CLI_FAILED;
+		}
+		json_object_put(o);
+		pause_ms(RETRY_MS);
+	}
+}
+
+static int done(const struct cli *c, struct json_object *o, const char *text)
+{
+	if (!o)
+		return CLI_FAILED;
+	if (c->json)
+		cli_json_print(o);
+	else
+		puts(text);
+	json_object_put(o);
+	return CLI_DONE;
+}
+
+int tool_reload(struct cli *c)
+{
+	return done(c, cli_ask(c, "reload", NULL, CLI_ANSWER_MS, false), "reloaded");
+}
+
+int tool_stop(struct cli *c)
+{
+	const char *text = c->args.value[CLI_WAIT];
+	int64_t wait = text ? cli_number(c, "--wait", text, 0, WAIT_MAX_S) : 0;
+	if (wait < 0)
+		return CLI_USAGE;
+	int rc = done(c, cli_ask(c, "stop", NULL, CLI_ANSWER_MS, false), "stopping");
+	int64_t deadline = clock_mono_us() + wait * US_PER_S;
+	/* gone is when nobody answers at the socket any more */
+	while (!rc && text) {
+		cli_client_close(c);
+		struct json_object *o = cli_ask(c, "ping", NULL, 1000, true);
+		json_object_put(o);
+		if (!o)
+			break;
+		if (clock_mono_us() >= deadline)
+			return cli_fail("pepsid is still there after %" PRId64 " s", wait);
+		pause_ms(RETRY_MS);
+	}
+	return rc;
+}

@@ -1,0 +1,169 @@
+/* The SMTP and LMTP client engine (RFC 5321, RFC 2033): reply octets in, octets to send and events out. It knows no
+ * socket, clock or name service.
+ *
+ * One message through it, told. The driver connects, makes an engine, and goes round: events until there are none, then
+ * write what smtp_client_out() lists, then read and feed.
+ *
+ *     c = smtp_client_new(&conf)
+ *     smtp_client_feed(c, "220 mx.example.net ESMTP\r\n", …)
+ *     smtp_client_next → 0                     smtp_client_out: "EHLO relay.example.test\r\n"
+ *     feed "250-mx\r\n250-PIPELINING\r\n250 STARTTLS\r\n"
+ *     smtp_client_next → SMTP_CEV_READY        caps are known; the driver may call smtp_client_starttls(c) …
+ *     smtp_client_next → SMTP_CEV_STARTTLS     … 220 came: the driver does the handshake, then smtp_client_tls_started(c)
+ *     smtp_client_next → SMTP_CEV_READY        after the second EHLO; the driver calls smtp_client_send(c, &msg):
+ *                                              out: MAIL, RCPT…, DATA in one piece where PIPELINING was offered
+ *     feed "250 ok\r\n550 5.1.1 who?\r\n250 ok\r\n354 go\r\n"
+ *                                              out: headers, CRLF, body, ".": the caller's own memory, not copied unless a
+ *                                              line begins with a dot
+ *     feed "250 2.0.0 queued\r\n"
+ *     smtp_client_next → SMTP_CEV_DONE         every msg.rcpts[i].result is filled
+ *     smtp_client_next → SMTP_CEV_READY        next message, or smtp_client_quit(c)
+ *
+ * What leaves never holds a bare CR, a bare LF or a NUL: content and addresses that do are refused before MAIL. A
+ * message whose body does not end in CRLF gets one, since SMTP has no way to say otherwise.
+ *
+ * Replies: CRLF lines of one code, bounded in line, lines and total; anything else is a protocol error, which ends the
+ * session. Whatever ends it, each recipient of a message under way gets a result that tells how far things had come. */
+#ifndef PROTO_SMTP_CLIENT_H
+#define PROTO_SMTP_CLIENT_H
+
+#include "base/str.h"
+
+struct smtp_client;
+
+/* What EHLO offered. */
+#define SMTP_CAP_ESMTP (1u << 0) /* EHLO or LHLO was accepted */
+#define SMTP_CAP_PIPELINING (1u << 1)
+#define SMTP_CAP_SIZE (1u << 2)
+#define SMTP_CAP_8BITMIME (1u << 3)
+#define SMTP_CAP_SMTPUTF8 (1u << 4)
+#define SMTP_CAP_DSN (1u << 5)
+#define SMTP_CAP_ENHANCEDSTATUSCODES (1u << 6)
+#define SMTP_CAP_STARTTLS (1u << 7)
+#define SMTP_CAP_CHUNKING (1u << 8) /* known, not used */
+
+/* Limits on what a peer can make us keep. RFC 5321 §4.5.3.1.5 has 512 octets a line; real servers pass that. */
+enum {
+	SMTP_CLIENT_LINE_MAX = 2048,       /* octets of a reply line */
+	SMTP_CLIENT_LINES_MAX = 128,       /* lines of a reply */
+	SMTP_CLIENT_INPUT_MAX = 64 * 1024, /* unread input */
+	SMTP_CLIENT_TEXT_MAX = 512,        /* octets of reply text kept */
+	SMTP_CLIENT_ADDRESS_MAX = 1024,    /* octets of an address we would send */
+	SMTP_CLIENT_SEGMENTS = 6,          /* most entries of smtp_client_out() */
+};
+
+enum smtp_phase {
+	SMTP_PHASE_CONNECT, /* never the engine's: for drivers that keep one enum */
+	SMTP_PHASE_BANNER,
+	SMTP_PHASE_EHLO,
+	SMTP_PHASE_STARTTLS,
+	SMTP_PHASE_IDLE, /* ready, no message under way */
+	SMTP_PHASE_MAIL,
+	SMTP_PHASE_RCPT,
+	SMTP_PHASE_DATA,
+	SMTP_PHASE_DOT, /* content and what follows until the last reply */
+	SMTP_PHASE_RSET,
+	SMTP_PHASE_QUIT,
+};
+/* "connect", "banner", … */
+const char *smtp_phase_name(enum smtp_phase p);
+
+enum smtp_outcome {
+	SMTP_OUT_NONE,      /* not decided */
+	SMTP_OUT_OK,        /* accepted by the peer */
+	SMTP_OUT_TRANSIENT, /* 4xx */
+	SMTP_OUT_PERMANENT, /* 5xx, or refused here before it was sent (code 0) */
+	SMTP_OUT_LOST,      /* the connection ended or timed out; in phase dot the peer may have the message all the same */
+	SMTP_OUT_PROTOCOL,  /* the peer broke the protocol */
+};
+
+struct smtp_result {
+	enum smtp_outcome outcome;
+	enum smtp_phase phase; /* what was being answered */
+	unsigned code;         /* of the reply, 0: none */
+	char status[12];       /* enhanced status "5.1.1", "" when none was given */
+	struct str text;       /* reply text without codes, lines joined by blanks: valid UTF-8 without controls, at most
+	                        * SMTP_CLIENT_TEXT_MAX octets; or our own words. NUL-terminated. Lives until the next
+	                        * smtp_client_send() or smtp_client_free() */
+};
+
+struct smtp_client_conf { /* must outlive the engine */
+	struct str helo; /* our name for EHLO; no blanks or controls */
+	bool lmtp;       /* LHLO, and one reply per recipient behind the dot */
+};
+
+struct smtp_client_rcpt {
+	struct str address;        /* without <> */
+	struct str notify, orcpt;  /* RFC 3461, as they came ("SUCCESS,FAILURE"; "rfc822;xtext"); empty: none. What does not
+	                            * fit the grammar is left out */
+	struct smtp_result result; /* filled by the engine */
+};
+
+/* What smtp_content_scan() found. */
+#define SMTP_CONTENT_SCANNED (1u << 0)
+#define SMTP_CONTENT_BAD (1u << 1)         /* bare CR, bare LF, NUL, or headers that are no whole lines: never sent */
+#define SMTP_CONTENT_HEADER_8BIT (1u << 2)
+#define SMTP_CONTENT_BODY_8BIT (1u << 3)
+#define SMTP_CONTENT_DOTS (1u << 4)        /* a line begins with a dot: content is copied while it is sent */
+#define SMTP_CONTENT_OPEN (1u << 5)        /* the body's last line has no CRLF: one is added */
+unsigned smtp_content_scan(struct str headers, struct str body);
+
+struct smtp_client_msg { /* the caller's, unchanged until SMTP_CEV_DONE */
+	struct str mail_from; /* empty: the null sender */
+	struct str headers, body; /* sent as headers, CRLF, body; headers are whole lines */
+	unsigned content;     /* smtp_content_scan(), or 0: the engine scans */
+	bool body_8bit;       /* the sender declared BODY=8BITMIME; content with 8-bit octets counts as declared */
+	bool smtputf8;        /* the sender declared SMTPUTF8 */
+	struct str ret, envid; /* RFC 3461: "FULL" or "HDRS"; xtext; empty: none */
+	struct smtp_client_rcpt *rcpts;
+	size_t n_rcpts;
+	bool mail_accepted;   /* out: MAIL got its 2xx; false behind a failure: the peer acknowledged nothing of this message */
+};
+
+enum smtp_client_event {
+	SMTP_CEV_NONE,        /* nothing until output is written or input fed */
+	SMTP_CEV_READY,       /* EHLO is over (again), or a message is: send, starttls or quit */
+	SMTP_CEV_STARTTLS,    /* 220 came, what lay behind it is dropped: start TLS, then smtp_client_tls_started() */
+	SMTP_CEV_TLS_REFUSED, /* no 220; smtp_client_failure() tells; the session goes on in plain text (READY follows) */
+	SMTP_CEV_DONE,        /* results of the message are filled; exactly once per smtp_client_send() */
+	SMTP_CEV_CLOSED,      /* the session is over: close the socket. smtp_client_failure() tells why; outcome OK: QUIT */
+};
+
+/* NULL: out of memory, or conf->helo cannot be sent. */
+struct smtp_client *smtp_client_new(const struct smtp_client_conf *conf);
+void smtp_client_free(struct smtp_client *c);
+
+/* Takes all of it. Returns 0, or -1: more unread input than SMTP_CLIENT_INPUT_MAX or out of memory; the session is over
+ * then (CLOSED, protocol error). Ignored between SMTP_CEV_STARTTLS and smtp_client_tls_started(), and after CLOSED. */
+int smtp_client_feed(struct smtp_client *c, const char *p, size_t n);
+/* The connection ended, or the driver gave it up; why goes into the results ("timed out after 300 s"), NULL: "connection
+ * closed by the other side". Input fed before still counts: drain events first, and these follow. */
+void smtp_client_lost(struct smtp_client *c, const char *why);
+enum smtp_client_event smtp_client_next(struct smtp_client *c);
+
+/* The octets to write next, in order; returns how many entries of seg are filled. They live until the next call of any
+ * function but this one. smtp_client_sent() says how many octets of them were written. */
+size_t smtp_client_out(struct smtp_client *c, struct str seg[SMTP_CLIENT_SEGMENTS]);
+void smtp_client_sent(struct smtp_client *c, size_t n);
+
+/* Allowed after SMTP_CEV_READY, else -1 and nothing happens. */
+int smtp_client_starttls(struct smtp_client *c);
+/* Begins a transaction. The results may be there at once (refused here, without a word to the peer): SMTP_CEV_DONE
+ * follows in any case. Refused here: bad content 5.6.0; addresses that cannot be sent 5.1.7/5.1.3; larger than the
+ * peer's SIZE 5.3.4; 8-bit content without 8BITMIME 5.6.3; UTF-8 addresses or, if smtputf8, headers without SMTPUTF8
+ * 5.6.7. Returns 0, or -1: not ready, or no recipients. */
+int smtp_client_send(struct smtp_client *c, struct smtp_client_msg *msg);
+/* Sends QUIT; SMTP_CEV_CLOSED follows with the reply or the end of the connection. */
+int smtp_client_quit(struct smtp_client *c);
+/* The handshake is done: everything learnt in plain text is forgotten (RFC 3207 §4.2) and EHLO goes out again. */
+void smtp_client_tls_started(struct smtp_client *c);
+
+/* SMTP_CAP_*; *ret_size (may be NULL): the peer's limit, 0: none given. */
+unsigned smtp_client_caps(const struct smtp_client *c, uint64_t *ret_size);
+enum smtp_phase smtp_client_phase(const struct smtp_client *c);
+/* Grows with each whole reply: what a driver restarts its deadline by. */
+uint64_t smtp_client_replies(const struct smtp_client *c);
+/* How the session ended (after CLOSED) or TLS was refused. */
+const struct smtp_result *smtp_client_failure(const struct smtp_client *c);
+
+#endif

@@ -1,0 +1,106 @@
+/* Shared by the client_*.c files: the engine's insides. Nobody else includes this. */
+#ifndef PROTO_SMTP_CLIENT_INTERNAL_H
+#define PROTO_SMTP_CLIENT_INTERNAL_H
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "client.h"
+
+/* One reply under construction or complete. */
+struct client_reply {
+	unsigned code, lines;
+	char status[12];
+	char text[SMTP_CLIENT_TEXT_MAX + 1];
+	size_t text_n;
+};
+
+/* Takes one line (without CRLF) into the reply. Returns 1: that was the last line; 0: more to come; -1: broken. */
+int client_reply_line(struct client_reply *r, struct str line);
+/* Makes the text valid UTF-8 without controls; called once, at the end. */
+void client_reply_seal(struct client_reply *r);
+
+/* One line of an EHLO reply behind the first, without the code. */
+void client_caps_line(struct str line, unsigned *caps, uint64_t *size);
+
+/* Where the content is while it is sent. */
+struct client_content {
+	struct str part[5]; /* headers, CRLF, body, CRLF if the body is open, ".\r\n" */
+	unsigned at;        /* first part not wholly sent */
+	size_t off;         /* octets of it that are sent, or with stuffing copied */
+	bool stuff;         /* lines begin with dots: copied into buf piece by piece */
+	bool line_start;    /* the next octet copied begins a line */
+	struct buf buf;     /* stuffed octets not yet sent */
+	size_t buf_off;
+};
+void client_content_begin(struct client_content *k, const struct smtp_client_msg *m, bool empty);
+bool client_content_over(const struct client_content *k);
+size_t client_content_out(struct client_content *k, struct str *seg, size_t max);
+void client_content_sent(struct client_content *k, size_t n);
+
+enum client_state {
+	CS_BANNER,
+	CS_EHLO,
+	CS_HELO,
+	CS_READY,
+	CS_STARTTLS,
+	CS_HANDSHAKE, /* between 220 and smtp_client_tls_started() */
+	CS_ENVELOPE,  /* MAIL, RCPT, DATA: at says which answer is due */
+	CS_CONTENT,
+	CS_RSET,
+	CS_QUIT,
+	CS_CLOSED,
+};
+
+struct smtp_client {
+	const struct smtp_client_conf *conf;
+	enum client_state state;
+	bool tls;
+	bool lost; /* no more input will come */
+	const char *lost_why;
+	unsigned caps;
+	uint64_t size_limit;
+	uint64_t replies;
+	struct buf in, out;
+	size_t in_off, out_off; /* consumed octets at their fronts */
+	struct client_reply reply;
+	struct smtp_result failure;
+	char failure_text[SMTP_CLIENT_TEXT_MAX + 1];
+	enum smtp_client_event events[4]; /* DONE, READY, CLOSED at most, in a row */
+	unsigned n_events;
+
+	/* the transaction */
+	struct smtp_client_msg *msg;
+	struct arena *arena;  /* result texts */
+	/* Recipients refused here have an outcome before MAIL is sent and are stepped over; an accepted one has outcome
+	 * NONE and phase DOT until its fate is known. */
+	size_t cmd;           /* next command to write: 0 MAIL, 1…n RCPT of rcpts[cmd-1], n+1 DATA, n+2 none */
+	size_t at;            /* next answer due, counted alike; in CS_CONTENT of LMTP: rcpts[at] */
+	size_t accepted;      /* RCPT answered 2xx */
+	bool mail_refused;    /* and mail_result is what every recipient will get */
+	struct smtp_result mail_result;
+	bool utf8, eight;     /* SMTPUTF8 and BODY=8BITMIME go onto MAIL */
+	struct client_content content;
+};
+
+void client_event(struct smtp_client *c, enum smtp_client_event ev);
+/* Fills c->failure, gives undecided recipients the same result, ends the session. */
+void client_close(struct smtp_client *c, enum smtp_outcome how, const char *text);
+void client_close_reply(struct smtp_client *c);
+void client_ready(struct smtp_client *c);
+
+/* client_mail.c */
+/* Adds commands to the output: as many as PIPELINING and a window of octets allow. */
+void client_mail_fill(struct smtp_client *c);
+/* A result out of the current reply. */
+void client_result_reply(struct smtp_client *c, struct smtp_result *res, enum smtp_phase phase);
+void client_result_text(struct smtp_client *c, struct smtp_result *res, enum smtp_outcome how, enum smtp_phase phase,
+    const char *status, const char *text);
+enum smtp_outcome client_outcome(unsigned code);
+/* Answers of CS_ENVELOPE and CS_CONTENT. */
+void client_mail_answer(struct smtp_client *c);
+void client_content_answer(struct smtp_client *c);
+/* Gives every recipient without an outcome this one. */
+void client_undecided(struct smtp_client *c, const struct smtp_result *res);
+void client_mail_done(struct smtp_client *c);
+
+#endif

@@ -1,0 +1,378 @@
+/* One transaction: what may be sent at all, the commands, their answers, and a result for every recipient. */
+#include "client_internal.h"
+
+enum {
+	WINDOW = 16 * 1024, /* octets of commands written ahead; a message for a few recipients is one write */
+	ENVID_MAX = 100,    /* RFC 3461 §4.4 */
+	ORCPT_MAX = 500,    /* RFC 3461 §4.2 */
+};
+
+enum smtp_outcome client_outcome(unsigned code)
+{
+	switch (code / 100) {
+	case 2:
+		return SMTP_OUT_OK;
+	case 4:
+		return SMTP_OUT_TRANSIENT;
+	case 5:
+		return SMTP_OUT_PERMANENT;
+	default:
+		return SMTP_OUT_PROTOCOL;
+	}
+}
+
+static void set_text(struct smtp_client *c, struct smtp_result *res, struct str text)
+{
+	struct str copy = arena_str(c->arena, text);
+	res->text = copy.p ? copy : STR(""); /* out of memory costs the text, not the result */
+}
+
+void client_result_text(struct smtp_client *c, struct smtp_result *res, enum smtp_outcome how, enum smtp_phase phase,
+    const char *status, const char *text)
+{
+	*res = (struct smtp_result){ .outcome = how, .phase = phase };
+	memcpy(res->status, status, strnlen(status, sizeof res->status - 1));
+	set_text(c, res, str_from(text));
+}
+
+void client_result_reply(struct smtp_client *c, struct smtp_result *res, enum smtp_phase phase)
+{
+	*res = (struct smtp_result){ .outcome = client_outcome(c->reply.code), .phase = phase, .code = c->reply.code };
+	memcpy(res->status, c->reply.status, sizeof res->status);
+	set_text(c, res, str_n(c->reply.text, c->reply.text_n));
+}
+
+void client_undecided(struct smtp_client *c, const struct smtp_result *res)
+{
+	struct smtp_result r = *res;
+	bool copied = false;
+	for (size_t i = 0; i < c->msg->n_rcpts; i++) {
+		struct smtp_result *to = &c->msg->rcpts[i].result;
+		if (to->outcome != SMTP_OUT_NONE)
+			continue;
+		if (!copied)
+			set_text(c, &r, res->text);
+		copied = true;
+		*to = r;
+	}
+}
+
+void client_mail_done(struct smtp_client *c)
+{
+	c->msg = NULL;
+	client_event(c, SMTP_CEV_DONE);
+}
+
+/* Can the address stand between < and >? Quotes balanced, nothing outside them that ends the path or the line. */
+static bool address_ok(struct str a)
+{
+	bool quoted = false;
+	if (!a.n || a.n > SMTP_CLIENT_ADDRESS_MAX || !str_is_utf8(a))
+		return false;
+	for (size_t i = 0; i < a.n; i++) {
+		unsigned char ch = (unsigned char)a.p[i];
+		if (ch < 32 || ch == 127)
+			return false;
+		if (quoted && ch == '\\') {
+			if (++i == a.n || (unsigned char)a.p[i] < 32 || (unsigned char)a.p[i] > 126)
+				return false;
+		} else if (ch == '"') {
+			quoted = !quoted;
+		} else if (!quoted && (ch == ' ' || ch == '<' || ch == '>')) {
+			return false;
+		}
+	}
+	return !quoted;
+}
+
+static bool xtext_ok(struct str s, size_t max, bool utf8)
+{
+	if (!s.n || s.n > max || (utf8 && !str_is_utf8(s)))
+		return false;
+	for (size_t i = 0; i < s.n; i++)
+		if ((unsigned char)s.p[i] < 33 || s.p[i] == 127 || (!utf8 && (unsigned char)s.p[i] > 127))
+			return false;
+	return true;
+}
+
+/* "NEVER", or some of SUCCESS, FAILURE, DELAY separated by commas (RFC 3461 §4.1). */
+static bool notify_ok(struct str s)
+{
+	struct str rest = s, word;
+	size_t n = 0;
+	if (str_ieq(s, STR("NEVER")))
+		return true;
+	while (n < 4 && str_word(&rest, ",", &word)) {
+		if (!str_ieq(word, STR("SUCCESS")) && !str_ieq(word, STR("FAILURE")) && !str_ieq(word, STR("DELAY")))
+			return false;
+		n++;
+	}
+	return n && n < 4 && s.p[s.n - 1] != ',' && s.p[0] != ',' && !memmem(s.p, s.n, ",,", 2);
+}
+
+static bool refuse(struct smtp_client *c, enum smtp_phase phase, const char *status, const char *text)
+{
+	struct smtp_result r;
+	client_result_text(c, &r, SMTP_OUT_PERMANENT, phase, status, text);
+	client_undecided(c, &r);
+	return false;
+}
+
+/* Everything that can be decided without the peer. Returns false when no recipient is left. */
+static bool admit(struct smtp_client *c)
+{
+	struct smtp_client_msg *m = c->msg;
+	bool has_utf8 = c->caps & SMTP_CAP_SMTPUTF8, eight;
+	size_t left = 0;
+	if (!(m->content & SMTP_CONTENT_SCANNED))
+		m->content = smtp_content_scan(m->headers, m->body);
+	if (m->content & SMTP_CONTENT_BAD)
+		return refuse(c, SMTP_PHASE_DATA, "5.6.0", "message holds a bare CR, a bare LF or a NUL and cannot be sent");
+	if (m->mail_from.n && !address_ok(m->mail_from))
+		return refuse(c, SMTP_PHASE_MAIL, "5.1.7", "the sender address cannot be sent");
+	uint64_t size = (uint64_t)m->headers.n + 2 + m->body.n + (m->content & SMTP_CONTENT_OPEN ? 2 : 0);
+	if (c->size_limit && size > c->size_limit)
+		return refuse(c, SMTP_PHASE_MAIL, "5.3.4", "message is larger than the next hop accepts");
+	bool need_utf8 = !str_is_ascii(m->mail_from) || (m->smtputf8 && (m->content & SMTP_CONTENT_HEADER_8BIT));
+	if (need_utf8 && !has_utf8)
+		return refuse(c, SMTP_PHASE_MAIL, "5.6.7", "the next hop does not take internationalized mail (SMTPUTF8)");
+	eight = m->content & (SMTP_CONTENT_HEADER_8BIT | SMTP_CONTENT_BODY_8BIT);
+	if (eight && !(c->caps & SMTP_CAP_8BITMIME))
+		return refuse(c, SMTP_PHASE_MAIL, "5.6.3", "message has 8-bit content, which the next hop does not take (8BITMIME)");
+	for (size_t i = 0; i < m->n_rcpts; i++) {
+		struct smtp_client_rcpt *r = &m->rcpts[i];
+		if (!address_ok(r->address))
+			client_result_text(c, &r->result, SMTP_OUT_PERMANENT, SMTP_PHASE_RCPT, "5.1.3",
+			    "the recipient address cannot be sent");
+		else if (!str_is_ascii(r->address) && !has_utf8)
+			client_result_text(c, &r->result, SMTP_OUT_PERMANENT, SMTP_PHASE_RCPT, "5.6.7",
+			    "the next hop does not take internationalized addresses (SMTPUTF8)");
+		else {
+			left++;
+			need_utf8 |= !str_is_ascii(r->address);
+		}
+	}
+	c->eight = (eight || m->body_8bit) && (c->caps & SMTP_CAP_8BITMIME);
+	c->utf8 = (need_utf8 || m->smtputf8) && has_utf8;
+	if ((m->content & SMTP_CONTENT_DOTS) && !buf_room(&c->content.buf, c->content.buf.max)) {
+		struct smtp_result res;
+		client_result_text(c, &res, SMTP_OUT_LOST, SMTP_PHASE_MAIL, "4.3.0", "out of memory");
+		client_undecided(c, &res);
+		buf_reset(&c->content.buf);
+		return false;
+	}
+	return left > 0;
+}
+
+int smtp_client_send(struct smtp_client *c, struct smtp_client_msg *m)
+{
+	if (c->state != CS_READY || c->n_events || !m->n_rcpts)
+		return -1;
+	arena_reset(c->arena);
+	c->msg = m;
+	m->mail_accepted = c->mail_refused = false;
+	for (size_t i = 0; i < m->n_rcpts; i++)
+		m->rcpts[i].result = (struct smtp_result){ .text = STR("") };
+	if (c->in.n > c->in_off) {
+		client_close(c, SMTP_OUT_PROTOCOL, "reply without a command");
+		return 0;
+	}
+	if (!admit(c)) {
+		client_mail_done(c);
+		client_event(c, SMTP_CEV_READY);
+		return 0;
+	}
+	c->state = CS_ENVELOPE;
+	c->at = c->cmd = c->accepted = 0;
+	client_mail_fill(c);
+	return 0;
+}
+
+static void put_mail(struct smtp_client *c)
+{
+	const struct smtp_client_msg *m = c->msg;
+	struct buf *b = &c->out;
+	buf_addz(b, "MAIL FROM:<");
+	buf_adds(b, m->mail_from);
+	buf_addc(b, '>');
+	if (c->caps & SMTP_CAP_SIZE)
+		buf_addf(b, " SIZE=%llu", (unsigned long long)m->headers.n + 2 + m->body.n +
+		    (m->content & SMTP_CONTENT_OPEN ? 2 : 0));
+	if (c->eight)
+		buf_addz(b, " BODY=8BITMIME");
+	if (c->utf8)
+		buf_addz(b, " SMTPUTF8");
+	if (c->caps & SMTP_CAP_DSN) {
+		if (str_ieq(m->ret, STR("FULL")) || str_ieq(m->ret, STR("HDRS"))) {
+			buf_addz(b, " RET=");
+			buf_adds(b, m->ret);
+		}
+		if (xtext_ok(m->envid, ENVID_MAX, false)) {
+			buf_addz(b, " ENVID=");
+			buf_adds(b, m->envid);
+		}
+	}
+	buf_add(b, "\r\n", 2);
+}
+
+static void put_rcpt(struct smtp_client *c, const struct smtp_client_rcpt *r)
+{
+	struct buf *b = &c->out;
+	buf_addz(b, "RCPT TO:<");
+	buf_adds(b, r->address);
+	buf_addc(b, '>');
+	if (c->caps & SMTP_CAP_DSN) {
+		if (notify_ok(r->notify)) {
+			buf_addz(b, " NOTIFY=");
+			buf_adds(b, r->notify);
+		}
+		if (str_chr(r->orcpt, ';') > 0 && xtext_ok(r->orcpt, ORCPT_MAX, c->utf8)) {
+			buf_addz(b, " ORCPT=");
+			buf_adds(b, r->orcpt);
+		}
+	}
+	buf_add(b, "\r\n", 2);
+}
+
+/* Steps over recipients refused here. */
+static size_t skip(const struct smtp_client *c, size_t i)
+{
+	while (i && i <= c->msg->n_rcpts && c->msg->rcpts[i - 1].result.outcome != SMTP_OUT_NONE)
+		i++;
+	return i;
+}
+
+void client_mail_fill(struct smtp_client *c)
+{
+	size_t n = c->msg->n_rcpts;
+	while (c->cmd <= n + 1 && c->out.n - c->out_off < WINDOW) {
+		if (!(c->caps & SMTP_CAP_PIPELINING) && c->cmd != c->at)
+			break;
+		if (c->cmd == 0)
+			put_mail(c);
+		else if (c->cmd <= n)
+			put_rcpt(c, &c->msg->rcpts[c->cmd - 1]);
+		else
+			buf_addz(&c->out, "DATA\r\n"); /* the last of its group (RFC 2920 §3.1) */
+		c->cmd = skip(c, c->cmd + 1);
+	}
+	if (c->out.failed)
+		client_close(c, SMTP_OUT_LOST, "out of memory");
+}
+
+/* The transaction did not end with a dot: the peer may still hold part of it. */
+static void reset(struct smtp_client *c)
+{
+	client_mail_done(c);
+	c->state = CS_RSET;
+	if (buf_addz(&c->out, "RSET\r\n"))
+		client_close(c, SMTP_OUT_LOST, "out of memory");
+}
+
+static void data_answer(struct smtp_client *c)
+{
+	if (c->reply.code == 354) {
+		if (c->mail_refused || (!c->accepted && c->conf->lmtp)) {
+			/* RFC 2033 §4.2: DATA must fail without recipients; we could not tell what a dot would do */
+			client_close(c, SMTP_OUT_PROTOCOL, "DATA accepted without a recipient");
+			return;
+		}
+		client_content_begin(&c->content, c->msg, !c->accepted); /* none: a lone dot is due (RFC 2920 §3.1) */
+		c->at = 0;
+		c->state = CS_CONTENT;
+		return;
+	}
+	if (c->reply.code / 100 < 4) {
+		client_close(c, SMTP_OUT_PROTOCOL, "DATA answered with a success code");
+		return;
+	}
+	struct smtp_result r = c->mail_result;
+	if (!c->mail_refused)
+		client_result_reply(c, &r, SMTP_PHASE_DATA);
+	client_undecided(c, &r);
+	reset(c);
+}
+
+void client_mail_answer(struct smtp_client *c)
+{
+	bool pipelined = c->caps & SMTP_CAP_PIPELINING;
+	size_t n = c->msg->n_rcpts;
+	enum smtp_outcome how = client_outcome(c->reply.code);
+	if (c->at >= c->cmd) { /* the command it would answer is not written yet */
+		client_close(c, SMTP_OUT_PROTOCOL, "reply without a command");
+		return;
+	}
+	if (c->at == n + 1) {
+		data_answer(c);
+		return;
+	}
+	if (how == SMTP_OUT_PROTOCOL) {
+		client_close(c, how, "3xx where success or failure was due");
+		return;
+	}
+	if (c->at == 0) {
+		c->msg->mail_accepted = how == SMTP_OUT_OK;
+		if (how != SMTP_OUT_OK) {
+			struct smtp_result r;
+			client_result_reply(c, &r, SMTP_PHASE_MAIL);
+			if (!pipelined) {
+				client_undecided(c, &r);
+				client_mail_done(c);
+				client_ready(c);
+				return;
+			}
+			/* the answers to RCPT and DATA are still due; outcomes come at the end, since skip() reads them */
+			c->mail_refused = true;
+			c->mail_result = r;
+		}
+		c->at = skip(c, 1);
+		return;
+	}
+	struct smtp_result *res = &c->msg->rcpts[c->at - 1].result;
+	if (how == SMTP_OUT_OK) {
+		res->phase = SMTP_PHASE_DOT;
+		c->accepted++;
+	} else if (!c->mail_refused) {
+		client_result_reply(c, res, SMTP_PHASE_RCPT);
+		if (c->reply.code == 552) /* RFC 5321 §4.5.3.1.10: an old way to say 452 */
+			res->outcome = SMTP_OUT_TRANSIENT;
+	}
+	c->at = skip(c, c->at + 1);
+	if (!pipelined && c->at == n + 1 && !c->accepted)
+		reset(c);
+}
+
+void client_content_answer(struct smtp_client *c)
+{
+	bool over = client_content_over(&c->content) && c->out.n == c->out_off;
+	enum smtp_outcome how = client_outcome(c->reply.code);
+	struct smtp_client_msg *m = c->msg;
+	if (how == SMTP_OUT_PROTOCOL || (how == SMTP_OUT_OK && !over)) {
+		client_close(c, SMTP_OUT_PROTOCOL, "wrong reply to the message content");
+		return;
+	}
+	if (!c->conf->lmtp || !over) {
+		struct smtp_result r;
+		client_result_reply(c, &r, SMTP_PHASE_DOT);
+		client_undecided(c, &r);
+		if (!over) { /* refused while it was still being sent: the stream cannot be picked up again */
+			client_close_reply(c);
+			return;
+		}
+		client_mail_done(c);
+		client_ready(c);
+		return;
+	}
+	/* RFC 2033 §4.2: one reply for each accepted recipient, in the order of RCPT */
+	while (c->at < m->n_rcpts && m->rcpts[c->at].result.outcome != SMTP_OUT_NONE)
+		c->at++;
+	if (c->at < m->n_rcpts) {
+		client_result_reply(c, &m->rcpts[c->at].result, SMTP_PHASE_DOT);
+		c->at++;
+		c->accepted--;
+	}
+	if (!c->accepted) {
+		client_mail_done(c);
+		client_ready(c);
+	}
+}

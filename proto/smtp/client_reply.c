@@ -1,0 +1,100 @@
+/* Reads reply lines (RFC 5321 §4.2) and EHLO keywords. Remote text is hostile: bounded, and free of controls and
+ * broken UTF-8 when it leaves this file. */
+#include "client_internal.h"
+
+static bool digit(char c)
+{
+	return c >= '0' && c <= '9';
+}
+
+/* "5.1.1" and a blank or the end (RFC 2034 §4) at the front of s: its length, or 0. The class must match the code. */
+static size_t status_len(struct str s, unsigned code)
+{
+	size_t i = 2;
+	if (s.n < 5 || s.p[1] != '.' || s.p[0] != (char)('0' + code / 100))
+		return 0;
+	for (int part = 0; part < 2; part++) {
+		size_t from = i;
+		while (i < s.n && digit(s.p[i]) && i - from < 3)
+			i++;
+		if (i == from || (!part && (i == s.n || s.p[i] != '.')))
+			return 0;
+		i += !part;
+	}
+	return i == s.n || s.p[i] == ' ' ? i : 0;
+}
+
+int client_reply_line(struct client_reply *r, struct str line)
+{
+	if (line.n < 3 || line.p[0] < '2' || line.p[0] > '5' || !digit(line.p[1]) || !digit(line.p[2]))
+		return -1;
+	if (line.n > 3 && line.p[3] != ' ' && line.p[3] != '-')
+		return -1;
+	unsigned code = (unsigned)(line.p[0] - '0') * 100 + (unsigned)(line.p[1] - '0') * 10 + (unsigned)(line.p[2] - '0');
+	if ((r->lines && code != r->code) || r->lines >= SMTP_CLIENT_LINES_MAX)
+		return -1;
+	r->code = code;
+	r->lines++;
+	struct str text = str_skip(line, 4);
+	size_t n = status_len(text, code);
+	if (n) {
+		if (!r->status[0] && n < sizeof r->status)
+			memcpy(r->status, text.p, n);
+		text = str_skip(text, n);
+	}
+	text = str_trim(text);
+	if (text.n && r->text_n && r->text_n < SMTP_CLIENT_TEXT_MAX)
+		r->text[r->text_n++] = ' ';
+	if (text.n > SMTP_CLIENT_TEXT_MAX - r->text_n)
+		text.n = SMTP_CLIENT_TEXT_MAX - r->text_n;
+	if (text.n)
+		memcpy(r->text + r->text_n, text.p, text.n);
+	r->text_n += text.n;
+	return line.n <= 3 || line.p[3] == ' ';
+}
+
+void client_reply_seal(struct client_reply *r)
+{
+	/* a cut may have gone through a character */
+	for (int i = 0; i < 3 && r->text_n == SMTP_CLIENT_TEXT_MAX && !str_is_utf8(str_n(r->text, r->text_n)); i++)
+		if ((unsigned char)r->text[r->text_n - 1] > 127)
+			r->text_n--;
+	bool utf8 = str_is_utf8(str_n(r->text, r->text_n));
+	for (size_t i = 0; i < r->text_n; i++) {
+		unsigned char ch = (unsigned char)r->text[i];
+		if (ch < 32 || ch == 127 || (ch > 127 && !utf8))
+			r->text[i] = '?';
+	}
+	/* C1 controls (U+0080…U+009F) are controls too */
+	for (size_t i = 0; utf8 && i + 1 < r->text_n; i++)
+		if ((unsigned char)r->text[i] == 0xc2 && (unsigned char)r->text[i + 1] < 0xa0)
+			r->text[i] = r->text[i + 1] = '?';
+	r->text[r->text_n] = 0;
+}
+
+void client_caps_line(struct str line, unsigned *caps, uint64_t *size)
+{
+	static const struct {
+		struct str name;
+		unsigned cap;
+	} known[] = {
+		{ STR_INIT("PIPELINING"), SMTP_CAP_PIPELINING },
+		{ STR_INIT("SIZE"), SMTP_CAP_SIZE },
+		{ STR_INIT("8BITMIME"), SMTP_CAP_8BITMIME },
+		{ STR_INIT("SMTPUTF8"), SMTP_CAP_SMTPUTF8 },
+		{ STR_INIT("DSN"), SMTP_CAP_DSN },
+		{ STR_INIT("ENHANCEDSTATUSCODES"), SMTP_CAP_ENHANCEDSTATUSCODES },
+		{ STR_INIT("STARTTLS"), SMTP_CAP_STARTTLS },
+		{ STR_INIT("CHUNKING"), SMTP_CAP_CHUNKING },
+	};
+	struct str word, arg;
+	uint64_t n;
+	if (!str_word(&line, " \t", &word))
+		return;
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+		if (str_ieq(word, known[i].name))
+			*caps |= known[i].cap;
+	/* "SIZE", "SIZE 0": no limit (RFC 1870 §4); a number we cannot read counts as none */
+	if (str_ieq(word, STR("SIZE")) && str_word(&line, " \t", &arg) && str_u64(arg, UINT64_MAX, &n) == 0)
+		*size = n;
+}
