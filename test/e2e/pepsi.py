@@ -475,6 +475,8 @@ class Pepsid:
     def write_config(self, stages, pepsi="", listener="", more=""):
         domains = "" if "LOCAL_DOMAINS" in pepsi else "LOCAL_DOMAINS = example.test\n"
         networks = "" if "RELAY_NETWORKS" in pepsi else "RELAY_NETWORKS = 127.0.0.0/8\n"
+        if "STATE_DIR" not in pepsi:
+            pepsi += "STATE_DIR = %s\n" % self.state
         # hundreds of sessions from one address are what these tests are about
         limit = "" if "MAX_CONNECTIONS" in listener else "MAX_CONNECTIONS_PER_ADDRESS = 1000\n"
         with open(self.config, "w") as f:
