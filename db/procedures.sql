@@ -157,6 +157,20 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
         ELSE (p_old || p_new) - ARRAY(SELECT key FROM jsonb_each(p_new) WHERE value = 'null') END
 $$;
 
+-- For people and JSON: RFC 3339 in UTC.
+CREATE FUNCTION pepsi.iso(p timestamptz) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT to_char(p AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
+$$;
+
+-- Why a message is not on its way: what a stage or the dispatcher noted last, or NULL.
+CREATE FUNCTION pepsi.last_error(p_state jsonb) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT left(coalesce(p_state ->> 'last_error', p_state #>> '{dispatch_error,report,error}',
+        'worker ' || (p_state #>> '{dispatch_error,kind}') || ' at stage ' || (p_state #>> '{dispatch_error,stage}'),
+        p_state #>> '{bounce,diagnostic}'), 500)
+$$;
+
 -- Recipients by index (from 0), in the order of the indices.
 CREATE FUNCTION pepsi.rcpt_subset(p_rcpt text[], p_keep integer[]) RETURNS text[]
 LANGUAGE plpgsql IMMUTABLE AS $$

@@ -15,6 +15,10 @@ if(PEPSI_SANITIZE)
 elseif(CMAKE_BUILD_TYPE MATCHES "Rel")
   target_compile_options(pepsi_flags INTERFACE -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3)
 endif()
+if(PEPSI_FUZZ) # coverage of everything, so that libFuzzer sees into the libraries, too
+  target_compile_options(pepsi_flags INTERFACE -fsanitize=fuzzer-no-link)
+  target_link_options(pepsi_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()
 target_link_options(pepsi_flags INTERFACE -Wl,-z,relro,-z,now -Wl,-z,noexecstack)
 
 # pepsi_folder(NAME SOURCES a.c b.c DEPENDS x y): static library pepsi_NAME of the current folder; users write

@@ -203,6 +203,22 @@ static void list_folder(struct list *l, const char *folder)
 	free(names);
 }
 
+/* As for PROGRAM: without MODULE_PATH, modules beside the running program come first (build tree, moved installation). */
+static void list_beside(struct list *l)
+{
+	char exe[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 64);
+	for (unsigned up = 0; up < 2 && n > 0; up++) {
+		exe[n] = 0;
+		char *slash = strrchr(exe, '/');
+		n = slash ? slash - exe : 0;
+	}
+	if (n <= 0)
+		return;
+	snprintf(exe + n, sizeof exe - (size_t)n, "/lib/pepsi/modules");
+	list_folder(l, exe);
+}
+
 int tool_stage_list(struct cli *c)
 {
 	struct list l = { .table = { .heads = { "MODULE", "VERSION", "LOAD", "SUMMARY" }, .max = { 60, 20, 0, 120 }, .n = 4 } };
@@ -212,6 +228,8 @@ int tool_stage_list(struct cli *c)
 	struct str rest = str_from(path), word;
 	if (c->json)
 		l.json = json_object_new_array();
+	if (conf && !config_get(conf, "pepsi", "MODULE_PATH"))
+		list_beside(&l);
 	while (str_word(&rest, ":", &word)) {
 		char *folder = str_dupz(word);
 		if (folder)

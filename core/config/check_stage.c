@@ -45,6 +45,22 @@ static void check_bounce_target(struct check *k, const struct config_section *s,
 	    target->name, program->v.value);
 }
 
+/* A module that cannot be used: why, and which of those that come with Pepsi may be meant. */
+static void check_module_error(struct check *k, const struct config_section *s, const struct config_entry *program,
+    const char *error)
+{
+	/* compared behind the prefix, which is most of the name and says nothing */
+	static const char prefix[] = "pepsi-stage-";
+	static const char *const shipped[] = { "aliases", "bounce", "discard", "if", "relay-to-lmtp", "relay-to-maildir",
+		"relay-to-smarthost", "route" };
+	struct str name = str_from(program->v.value);
+	bool prefixed = str_istarts(name, str_from(prefix));
+	const char *near = str_nearest(prefixed ? str_skip(name, sizeof prefix - 1) : name, shipped, sizeof shipped / sizeof *shipped);
+	bool other = near && !(prefixed && str_eq(str_skip(name, sizeof prefix - 1), str_from(near)));
+	check_fault(k, s, program, false, "PROGRAM = %s: %s%s%s%s%s", program->v.value, error, other ? "; did you mean " : "",
+	    other ? prefix : "", other ? near : "", other ? "?" : "");
+}
+
 void check_stage(struct check *k, const struct config_section *s)
 {
 	const struct config_entry *program = check_entry(s, "PROGRAM"), *bounce = check_entry(s, "BOUNCE_STAGE"),
@@ -55,7 +71,7 @@ void check_stage(struct check *k, const struct config_section *s)
 		check_fault(k, s, program, false, "PROGRAM takes the name of a module, found \"%s\"; folders are listed in MODULE_PATH",
 		    program->v.value);
 	else if (program && m && m->error)
-		check_fault(k, s, program, false, "PROGRAM = %s: %s", program->v.value, m->error);
+		check_module_error(k, s, program, m->error);
 	if (bounce && str_ieq(str_from(bounce->v.value), str_from(name)))
 		check_fault(k, s, bounce, false, "BOUNCE_STAGE = %s names the stage itself", bounce->v.value);
 	else if (bounce)

@@ -87,12 +87,19 @@ char *config_path_beside(const struct config *c, const char *file, const char *v
 	return ret;
 }
 
+/* A folder that is not there has no files; one that may not be read might have. */
+static int glob_stops(const char *path, int err)
+{
+	(void)path;
+	return err != ENOENT && err != ENOTDIR;
+}
+
 static void read_inline(struct config_reader *r, const char *pattern)
 {
 	glob_t g = { 0 };
 	/* names as they are where nothing is a pattern, so that what cannot be opened is reported by its name */
 	bool magic = strpbrk(pattern, "*?[") != NULL;
-	int err = glob(pattern, magic ? GLOB_ERR : GLOB_NOCHECK, NULL, &g);
+	int err = glob(pattern, magic ? 0 : GLOB_NOCHECK, glob_stops, &g);
 	if (err && err != GLOB_NOMATCH)
 		config_reader_fault(r, false, "cannot look for %s: %s", pattern,
 		    err == GLOB_NOSPACE ? "memory is out" : "a folder cannot be read");

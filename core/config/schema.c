@@ -284,11 +284,12 @@ int schema_value(const struct config *c, const struct pepsi_option *o, const cha
 		free(path);
 		return path ? 0 : -1;
 	case PEPSI_OPT_LIST:
+		/* the way to say that a service is not wanted */
+		if (own_flags(o) & SCHEMA_F_BIND && !(o->flags & PEPSI_OPTF_REQUIRED) && str_ieq(s, STR("none")))
+			return 0;
 		return list(o, s, why);
 	case PEPSI_OPT_STRING:
-		if (own_flags(o) & SCHEMA_F_HOSTNAME)
-			return hostname(s, why);
-		return own_flags(o) & SCHEMA_F_BIND && !str_ieq(s, STR("none")) ? bind_word(s, why) : 0;
+		return own_flags(o) & SCHEMA_F_HOSTNAME ? hostname(s, why) : 0;
 	default: /* STAGE, SECRET, MULTI: any text; references are followed by the check */
 		return 0;
 	}

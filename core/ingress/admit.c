@@ -116,7 +116,7 @@ static void on_ids(void *arg, enum store_rc rc, const int64_t *ids, size_t n)
 	}
 	log_warn(NULL, "event=queue-ids-failed rc=%d in_hand=%u", (int)rc, a->n_ids);
 	if (!a->n_ids)
-		fail_waiting(a, rc);
+		fail_waiting(a, rc == STORE_FULL ? STORE_FULL : STORE_AWAY);
 }
 
 static void want_ids(struct admit *a)

@@ -24,6 +24,7 @@ static void bind_all(struct ingress *in, const struct config *c, const char *sec
 {
 	const struct config_value *at = config_get(c, section, "BIND");
 	struct str rest = str_from(config_str(c, section, "BIND")), word;
+	size_t before = in->n_listening;
 	while (str_word(&rest, " \t,", &word)) {
 		char host[64], err[256];
 		uint16_t port;
@@ -48,9 +49,9 @@ static void bind_all(struct ingress *in, const struct config *c, const char *sec
 		if (l->fd < 0)
 			config_fault_add(faults, at ? at->file : "", at ? at->line : 0, false,
 			    "[%s] BIND: cannot listen on %.*s: %s", section, STR_ARG(word), l->host ? err : "out of memory");
-		else if (!port)
-			l->port = net_listen_port(l->fd);
 	}
+	if (in->n_listening == before)
+		config_fault_add(faults, at ? at->file : "", at ? at->line : 0, false, "[%s] BIND: no address to listen on", section);
 }
 
 static bool is_listener(const char *section)

@@ -54,7 +54,6 @@ bool session_begin(struct listening *at, int fd, const struct net_addr *peer, bo
 	in->sessions = s;
 	in->n_sessions++;
 	at->sessions++;
-	s->counted = true;
 	session_pump(s); /* the banner */
 	return true;
 }

@@ -25,7 +25,6 @@ struct session {
 	int64_t started_us, deadline_us, data_us;
 	bool esmtp;
 	bool relay;                  /* client in RELAY_NETWORKS */
-	bool counted;                /* in the book of connections per address */
 	bool has_spool;              /* message.spool is in use */
 	bool awaiting;               /* the database has the message */
 	bool starttls;               /* 220 is on its way */

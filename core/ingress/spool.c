@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { WRITE_BEHIND = 64 * 1024, FIRST_BODY = 4096 };
+enum { WRITE_BEHIND = 64 * 1024, FIRST_BODY = 4095 };
 
 void spool_init(struct spool *s, struct spool_house *house)
 {

@@ -220,7 +220,8 @@ bad:
 
 static int socket_folder(const struct cluster_paths *p, char *err, size_t err_size)
 {
-	bool shared = !strncmp(p->socket, "/tmp/", 5);
+	size_t state = strlen(p->data) - strlen("/postgres");
+	bool shared = strncmp(p->socket, p->data, state) != 0 || strcmp(p->socket + state, "/run") != 0;
 	struct stat st;
 	/* In /tmp it must be ours: whoever owns it could put another server's socket there. 0711: nobody can list or write. */
 	int fd = own_folder(p->socket, shared ? 0711 : 0755, shared, err, err_size);

@@ -2,8 +2,11 @@
  * reconnect with decorrelated backoff. Typed calls on it are in queue.h; SQL text stays inside core/store.
  *
  * Calls made while the connection is away fail at once with STORE_AWAY through their callback (never re-entrantly: from
- * the event loop). Each call is a transaction of its own unless its description says otherwise; callbacks come in the
- * order of the calls. No explicit BEGIN is ever sent. */
+ * the event loop; only a caller for whom no memory is left at all is answered with STORE_FULL from inside the call). Each
+ * call is a transaction of its own; callbacks come in the order of the calls, but for those that met a serialization
+ * failure and were sent again. No explicit BEGIN is ever sent. A server that leaves a call unanswered for 30 s is
+ * given up; statements end after 25 s. A host name in the conninfo is resolved by libpq, which blocks: give
+ * hostaddr=, or a name that is in /etc/hosts. */
 #ifndef PEPSI_STORE_CONN_H
 #define PEPSI_STORE_CONN_H
 
@@ -17,8 +20,8 @@ enum store_rc {
 	STORE_OK = 0,
 	STORE_AWAY = -1,    /* no connection, or it broke before the answer: whether it happened is unknown */
 	STORE_REFUSED = -2, /* the database said no (constraint, grant, bad text); not done */
-	STORE_RETRY = -3,   /* serialization failure or deadlock after all retries; not done */
-	STORE_FULL = -4,    /* disk full, out of memory, too many connections; not done */
+	STORE_RETRY = -3,   /* serialization failure or deadlock after all retries, or a statement's time was up; not done */
+	STORE_FULL = -4,    /* disk full, I/O error, out of memory (there or here), too many connections; not done */
 };
 
 struct store_params {
@@ -29,19 +32,21 @@ struct store_params {
 	bool async_commit;    /* synchronous_commit = off for this connection (never for admission) */
 };
 
-/* Called on each change; up is false with err (libpq's text, one line) when it went away. */
+/* Called on each change; up is false with err (libpq's text, one line) when it went away, and once when the first attempt
+ * fails. Calls that were pending have been answered by then. */
 typedef void (*store_state_fn)(void *arg, struct store_conn *c, bool up, const char *err);
 /* LISTEN notifications of this connection. */
 typedef void (*store_notify_fn)(void *arg, const char *channel, const char *payload);
 
 /* Begins to connect; params are copied. NULL when memory is out. */
 struct store_conn *store_conn_open(struct event_base *base, const struct store_params *params, store_state_fn state, void *arg);
-/* Pending callbacks are called with STORE_AWAY. Accepts NULL. */
+/* Pending callbacks are called with STORE_AWAY before it returns. May be called from a callback. Accepts NULL. */
 void store_conn_close(struct store_conn *c);
 bool store_conn_up(const struct store_conn *c);
 /* Requests sent and not yet answered. */
 unsigned store_conn_pending(const struct store_conn *c);
-/* LISTEN on channels (n names), again after each reconnect. Such a connection should serve nothing else. */
+/* LISTEN on channels (n of workqueue, config_changed, workqueue_failed), again after each reconnect. Such a connection should
+ * serve nothing else. Best called right after store_conn_open(). -1: an unknown channel. */
 int store_conn_listen(struct store_conn *c, const char *const *channels, size_t n, store_notify_fn fn, void *arg);
 
 #endif

@@ -25,9 +25,12 @@ struct store_message {
 	struct str state;      /* JSON object */
 	struct str headers, body;
 };
-/* One pipelined batch closed by one sync: one commit. rcs[i] is valid for each message: STORE_OK only after the commit. When the batch fails for a
- * reason of one row (not STORE_AWAY), the rows are retried one by one inside, so that a bad one does not fail its neighbours.
- * msgs need not outlive the call (copied into the protocol buffer). */
+/* One pipelined batch closed by one sync: one commit. rcs[i] is valid for each message: STORE_OK only after the commit. When
+ * the batch fails for a reason of one row (not STORE_AWAY), the rows are retried one by one inside, so that a bad one does
+ * not fail its neighbours. msgs need not outlive the call (they are copied). 1 <= n <= STORE_ADMIT_MAX; bound a batch in octets
+ * too, a few MiB (it is held twice), one larger message alone. state must be a JSON object; addresses valid UTF-8. sender_key
+ * comes from state.origin.account, else state.origin.ip. */
+enum { STORE_ADMIT_MAX = 1024 };
 typedef void (*store_admit_fn)(void *arg, const enum store_rc *rcs, size_t n);
 void store_admit(struct store_conn *c, const struct store_message *msgs, size_t n, store_admit_fn fn, void *arg);
 
@@ -37,10 +40,11 @@ struct store_claimed {
 	int64_t id;
 	unsigned stage; /* index into the stages of the call */
 };
-/* One UPDATE … RETURNING: up to limits[i] pending rows of stages[i], oldest first, become running. */
+/* One UPDATE … RETURNING: up to limits[i] pending rows of stages[i], oldest first, become running. Each stage once. */
 typedef void (*store_claim_fn)(void *arg, enum store_rc rc, const struct store_claimed *rows, size_t n);
 void store_claim(struct store_conn *c, const char *const *stages, const int32_t *limits, size_t n, store_claim_fn fn, void *arg);
-/* Paused rows whose timeout has come become pending. next_due: microseconds (wall clock) of the earliest still paused, or 0. */
+/* Paused rows whose timeout has come become pending (5000 at a time). next_due: microseconds (wall clock) of the earliest still
+ * paused, or 0; not in the future when there are more to do at once. */
 typedef void (*store_due_fn)(void *arg, enum store_rc rc, unsigned requeued, int64_t next_due);
 void store_requeue_due(struct store_conn *c, store_due_fn fn, void *arg);
 /* running → pending: these ids (n > 0), or all that are left from a former life (n = 0). */
@@ -49,8 +53,9 @@ void store_release(struct store_conn *c, const int64_t *ids, size_t n, store_cou
 /* Which of these rows still exist and are still running at that stage: what a dead worker left unanswered. */
 typedef void (*store_still_fn)(void *arg, enum store_rc rc, const int64_t *ids, size_t n);
 void store_still_running(struct store_conn *c, const char *stage, const int64_t *ids, size_t n, store_still_fn fn, void *arg);
-/* Books a crash or an overrun on a running row: state.dispatch_error, a count; at the limit-th it becomes `failed`
- * (crash) or `timeout` (overrun), before that it is pending again. *became: 1 when it reached the end. */
+/* Books a crash or an overrun on a running row in state.dispatch_error {kind, stage, crashes, overruns, at, report}; at the
+ * limit-th of its kind it becomes `failed` (crash) or `timeout` (overrun), before that it is pending again. ended: it reached
+ * the end. A row that is not running any more is left alone. report_json: {"error":"…"} is what the queue list shows; NULL: none. */
 typedef void (*store_blame_fn)(void *arg, enum store_rc rc, bool ended);
 void store_blame(struct store_conn *c, int64_t id, bool overrun, unsigned limit, const char *report_json, store_blame_fn fn, void *arg);
 
@@ -58,11 +63,12 @@ struct store_stage_delta {
 	const char *stage;
 	int64_t messages, time_us, kills, crashes;
 };
+/* Adds to stage_stats and dispatch_stats, in one transaction. */
 void store_flush_stats(struct store_conn *c, const struct store_stage_delta *d, size_t n, int64_t messages_failed,
     int64_t serialization_failures, store_done_fn fn, void *arg);
 /* NOTIFY workqueue, for writers outside the dispatcher. */
 void store_notify(struct store_conn *c, store_done_fn fn, void *arg);
-/* Sweeps bodies that no row refers to. */
+/* Sweeps bodies that no row refers to, 10,000 at most; count says how many. Every few minutes is enough. */
 void store_body_gc(struct store_conn *c, store_count_fn fn, void *arg);
 
 /* --- views and repairs for the operator (role pepsi) --- */
@@ -77,20 +83,24 @@ struct store_counts {
 typedef void (*store_counts_fn)(void *arg, enum store_rc rc, const struct store_counts *counts);
 void store_counts(struct store_conn *c, store_counts_fn fn, void *arg);
 
-/* Answers are JSON text as interfaces and manual pages describe it. */
+/* Answers are JSON text: list gives an array of {id, stage, status, mail_from, rcpt_to (the first 50), rcpt_count, received_at,
+ * next_attempt_at, last_error}; show one such object with attempts, sender_key, body_id, headers_size, body_size, all_rcpt_to and
+ * state besides. json is valid during the call back, NULL on an error. */
 typedef void (*store_json_fn)(void *arg, enum store_rc rc, const char *json, const char *err);
 struct store_filter {
-	const char *stage, *status, *sender, *recipient; /* NULL: any */
+	const char *stage, *status, *sender, *recipient; /* NULL: any; addresses without case; "@example.org": the whole domain */
 	int64_t id;                                      /* 0: any */
 	int64_t after_id;                                /* paging: only larger ids */
-	unsigned limit;                                  /* rows; 0: 1000 */
+	unsigned limit;                                  /* rows; 0: 1000 for the list (which has 10,000 at most), all for repairs */
 };
 void store_queue_list(struct store_conn *c, const struct store_filter *f, store_json_fn fn, void *arg);
 void store_queue_show(struct store_conn *c, int64_t id, store_json_fn fn, void *arg); /* "null": no such row */
-/* The raw message from octet `offset`, at most `limit` octets, in data (not JSON); n 0 at the end. total < 0: no such row. */
+/* The raw message (headers, CRLF, body) from octet `offset`, at most `limit` octets, in data (not JSON); n 0 at the end. total
+ * < 0: no such row. */
 typedef void (*store_data_fn)(void *arg, enum store_rc rc, struct str data, int64_t total);
 void store_queue_cat(struct store_conn *c, int64_t id, int64_t offset, int32_t limit, store_data_fn fn, void *arg);
-/* Never touch running rows; count says how many were changed. */
+/* Never touch running rows; count says how many were changed. Deleted ones count as discarded. retry (of paused, failed and
+ * timeout rows) and set_stage (which also makes pending) forget the record of crashes, and notify `workqueue`. */
 void store_queue_delete(struct store_conn *c, const struct store_filter *f, store_count_fn fn, void *arg);
 void store_queue_retry(struct store_conn *c, const struct store_filter *f, store_count_fn fn, void *arg);
 void store_queue_set_stage(struct store_conn *c, const struct store_filter *f, const char *stage, store_count_fn fn, void *arg);

@@ -26,7 +26,7 @@ struct store_row {
 	struct str headers, body; /* as far as loaded */
 };
 /* Loads the rows with these ids (any order, missing ones are skipped; whatever their status, which the caller checks) in one SELECT.
- * load: PEPSI_LOAD_*. All memory from the arena. *ret_rows has *ret_n entries. */
+ * load: PEPSI_LOAD_*. All memory from the arena, texts NUL-terminated. *ret_rows has *ret_n entries. */
 enum store_rc store_worker_load(struct store_worker *w, struct arena *a, const int64_t *ids, size_t n, uint32_t load,
     struct store_row **ret_rows, size_t *ret_n);
 
@@ -64,15 +64,15 @@ enum store_op_kind {
 struct store_op {
 	enum store_op_kind kind;
 	int64_t id;               /* the row (for INJECT: the row of the pass it belongs to) */
-	uint32_t touched;         /* STORE_SET_* */
-	const char *stage;        /* MOVE, INJECT */
+	uint32_t touched;         /* MOVE: STORE_SET_* */
+	const char *stage;        /* MOVE (NULL: stays), INJECT */
 	enum store_status status; /* MOVE */
 	uint32_t pause_s;         /* PAUSE; MOVE with STORE_PAUSED */
 	struct str headers, body, mail_from;
 	const struct str *rcpts;
 	size_t n_rcpts;
-	const char *state;        /* JSON to merge or to set; NULL: none */
-	const uint32_t *keep;     /* PAUSE, SPLIT: indices; NULL: all */
+	const char *state;        /* JSON object to merge or to set (MOVE: as `touched` says); NULL: none */
+	const uint32_t *keep;     /* PAUSE, SPLIT: indices; NULL: all. SPLIT: not NULL with n_keep 0: none, when a FINISH follows */
 	size_t n_keep;
 	const struct store_clone *clones;
 	size_t n_clones;
@@ -87,8 +87,12 @@ struct store_pass {
 	enum store_rc rc;         /* filled in */
 	char err[200];            /* when rc is not STORE_OK: one line */
 };
-/* Commits passes in one pipelined transaction, or one by one after an error. An op whose row is no longer running
- * (somebody deleted it) does nothing and is no error. Returns STORE_OK when the connection worked, whatever the single results. */
+/* Commits passes in one pipelined transaction, or one by one after an error. Each id at most once. An op whose row is no
+ * longer running (somebody deleted it) does nothing and is no error. SPLIT and INJECT of a pass are done before its other ops,
+ * and only while its row is running. Single FINISHes without clones, MOVEs that touch at most the state (merge), and PAUSEs
+ * without keep and clones become one statement per kind for the whole batch. Returns STORE_OK when the connection worked,
+ * whatever the single results. After STORE_AWAY nobody knows what happened, and the row may be another worker's by now: do not commit
+ * the pass again; answer with an error and let the dispatcher find out with store_still_running(). */
 enum store_rc store_worker_commit(struct store_worker *w, struct store_pass *passes, size_t n);
 /* Serialization retries so far. */
 uint64_t store_worker_retries(const struct store_worker *w);

@@ -44,8 +44,9 @@ static void settle(struct run_slot *s, int status, const char *error)
 	}
 }
 
-/* One try over all slots that are not settled. Returns how many remain. */
-static size_t attempt(struct run *r, const char **why)
+/* One try over all slots that are not settled. Returns how many remain; *ret_changed: some of them say something else
+ * now, so that the next try need not wait. */
+static size_t attempt(struct run *r, const char **why, bool *ret_changed)
 {
 	struct store_pass passes[RUN_BATCH];
 	struct run_slot *of[RUN_BATCH];
@@ -69,7 +70,7 @@ static size_t attempt(struct run *r, const char **why)
 		} else if (rc == STORE_REFUSED && !s->msg->refused) {
 			log_error(&s->msg->log, "event=refused error=%s", log_qz(passes[i].err));
 			pass_refused(s->msg, passes[i].err);
-			s->msg->refused = true;
+			s->msg->refused = *ret_changed = true;
 			left++;
 		} else if (rc == STORE_REFUSED) {
 			settle(s, 1, passes[i].err[0] ? passes[i].err : "the database refuses to change this row");
@@ -102,9 +103,12 @@ static int persist(struct run *r)
 	const char *why = "";
 	int ms = 0;
 	for (;;) {
-		size_t left = attempt(r, &why);
+		bool changed = false;
+		size_t left = attempt(r, &why, &changed);
 		if (!left)
 			return 0;
+		if (changed)
+			continue;
 		int64_t now = clock_mono_us();
 		if (*r->stop && !stopped)
 			stopped = now;

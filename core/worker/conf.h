@@ -5,8 +5,6 @@
 #include "config/config.h"
 #include "module.h"
 
-struct store_worker;
-
 struct conf_value {
 	char *text;  /* NULL: neither set nor with a default */
 	int64_t num;
@@ -18,7 +16,8 @@ struct pepsi_conf {
 	const char *stage; /* "init", inside section */
 	const struct worker_module *m;
 	struct conf_value *v; /* one per option of the table */
-	struct store_worker *store; /* for database(); NULL: none here */
+	struct pg_conn *(*database)(void *arg); /* for PEPSI_CAP_DB; NULL: none here */
+	void *database_arg;
 };
 
 /* Called for each fault; option may be NULL. */

@@ -4,9 +4,9 @@
 
 static struct pg_conn *database(const struct pepsi_conf *conf)
 {
-	if (!(conf->m->stage.caps & PEPSI_CAP_DB) || !conf->store)
+	if (!(conf->m->stage.caps & PEPSI_CAP_DB) || !conf->database)
 		return NULL;
-	return store_worker_module_db(conf->store);
+	return conf->database(conf->database_arg);
 }
 
 const struct pepsi_host worker_host = {

@@ -136,6 +136,11 @@ static enum store_rc commit(void *arg, struct store_pass *passes, size_t n)
 	return store_worker_commit(arg, passes, n);
 }
 
+static struct pg_conn *module_db(void *arg)
+{
+	return store_worker_module_db(arg);
+}
+
 static int run_stage(const struct config *c, const char *stage, int channel, int out, const struct worker_module *mod,
     struct pepsi_conf *conf)
 {
@@ -148,16 +153,18 @@ static int run_stage(const struct config *c, const char *stage, int channel, int
 		.success_dsn = conf_host_bool(c, conf->section, "ORIGINATE_SUCCESS_DSN", 1) };
 	struct run *r = calloc(1, sizeof *r);
 	int ret = EXIT_CANNOT_START;
-	conf->store = store_for(c, stage, durable, err, sizeof err);
-	if (!conf->store || !r || input_init(&r->in, channel < 0 ? STDIN_FILENO : channel, channel < 0)) {
+	struct store_worker *sw = store_for(c, stage, durable, err, sizeof err);
+	if (!sw || !r || input_init(&r->in, channel < 0 ? STDIN_FILENO : channel, channel < 0)) {
 		log_error(NULL, "event=cannot-start stage=%s error=%s", stage, log_qz(err[0] ? err : "out of memory"));
-		store_worker_free(conf->store);
+		store_worker_free(sw);
 		free(r);
 		return EXIT_CANNOT_START;
 	}
+	conf->database = module_db;
+	conf->database_arg = sw;
 	r->env = &env;
 	r->c = c;
-	r->store = (struct run_store){ conf->store, load, commit };
+	r->store = (struct run_store){ sw, load, commit };
 	r->by_hand = channel < 0;
 	r->out_fd = channel < 0 ? out : channel;
 	r->max_messages = channel < 0 ? 0 : (uint64_t)config_int(c, conf->section, "MAX_MESSAGES");
@@ -178,7 +185,7 @@ static int run_stage(const struct config *c, const char *stage, int channel, int
 	}
 	run_done(r);
 	free(r);
-	store_worker_free(conf->store);
+	store_worker_free(sw);
 	return ret;
 }
 

@@ -145,19 +145,6 @@ static int drop_pad(struct pepsi_msg *msg, const char *to)
 	return 0;
 }
 
-/* The row loses recipients: its dsn.rcpt follows, unless the module merged a dsn of its own. */
-static int shrink_dsn(struct pepsi_msg *msg, const uint32_t *keep, size_t n)
-{
-	if (!memmem(msg->state0.p, msg->state0.n, "\"dsn\"", 5) || msg->state_cleared)
-		return 0;
-	if (!pass_state(msg))
-		return -1;
-	if (msg->merge && json_object_object_get_ex(msg->merge, "dsn", NULL))
-		return 0;
-	struct json_object *dsn = state_dsn_pick(msg->state, keep, n);
-	return dsn ? pass_merge_key(msg, "dsn", dsn) : 0;
-}
-
 static int state_for(struct pepsi_msg *msg, struct store_op *op)
 {
 	struct json_object *o = msg->state_cleared ? msg->state : msg->merge;
@@ -176,7 +163,7 @@ static int build_move(struct pepsi_msg *msg, struct store_op *ops, size_t *n)
 		struct store_op *split = &ops[(*n)++];
 		size_t n_left;
 		const uint32_t *left = pass_left(msg, &n_left);
-		if (!left || shrink_dsn(msg, left, n_left))
+		if (!left)
 			return -1;
 		*split = (struct store_op){ .kind = STORE_OP_SPLIT, .id = msg->id, .keep = msg->n_gone ? left : NULL,
 			.n_keep = msg->n_gone ? n_left : 0, .clones = msg->clones, .n_clones = msg->n_clones };
@@ -215,8 +202,6 @@ static int build_pause(struct pepsi_msg *msg, struct store_op *ops, size_t *n)
 	const uint32_t *keep = msg->end_keep;
 	size_t n_keep = msg->end_n_keep;
 	if (!keep && msg->n_gone && !(keep = pass_left(msg, &n_keep)))
-		return -1;
-	if (keep && n_keep < msg->n_rcpts0 && shrink_dsn(msg, keep, n_keep))
 		return -1;
 	struct store_op *op = &ops[(*n)++];
 	*op = (struct store_op){ .kind = STORE_OP_PAUSE, .id = msg->id, .pause_s = msg->end_secs, .keep = keep, .n_keep = n_keep,

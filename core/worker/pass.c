@@ -204,20 +204,14 @@ static struct store_clone *new_clone(struct pepsi_msg *msg, const char *what)
 	return c;
 }
 
-/* The clone's state: the row's dsn cut down to the clone's recipients, the scratch pad of another stage's retries
- * forgotten, and `given` on top. Text from the arena or NULL for nothing; -1: memory. */
-static int clone_state(struct pepsi_msg *msg, const uint32_t *indices, size_t n, bool elsewhere, struct json_object *given,
-    const char **ret)
+/* What is merged into the clone's state: the scratch pad of another stage's retries forgotten, and `given` on top. The
+ * stored functions cut dsn.rcpt down to the clone's recipients themselves (state_subset in db/procedures.sql). Text from the
+ * arena or NULL for nothing; -1: memory. */
+static int clone_state(struct pepsi_msg *msg, bool elsewhere, struct json_object *given, const char **ret)
 {
 	static const char *const pad[] = { "attempts", "last_error", "delay_sent" };
-	struct json_object *state = pass_state(msg), *o = json_object_new_object(), *dsn = NULL;
+	struct json_object *state = pass_state(msg), *o = json_object_new_object();
 	bool bad = !state || !o;
-	if (!bad && (!given || !json_object_object_get_ex(given, "dsn", NULL)) && state_at(state, "dsn.rcpt")) {
-		dsn = indices ? state_dsn_pick(state, indices, n) : state_dsn_match(state, NULL, 0, NULL, 0);
-		if (!indices && dsn)
-			json_object_object_del(dsn, "rcpt"); /* fresh recipients: nobody asked for anything on their behalf */
-		bad = dsn && json_object_object_add(o, "dsn", dsn);
-	}
 	for (size_t i = 0; i < sizeof pad / sizeof *pad && elsewhere && !bad; i++)
 		if (state_at(state, pad[i]))
 			bad = json_object_object_add(o, pad[i], NULL);
@@ -242,7 +236,7 @@ int32_t pass_clone_add(struct pepsi_msg *msg, const char *stage, const uint32_t 
 	c->stage = stage;
 	c->indices = indices;
 	c->n = n;
-	if (clone_state(msg, indices, n, strcmp(stage, msg->env->stage) != 0, state, &c->state))
+	if (clone_state(msg, strcmp(stage, msg->env->stage) != 0, state, &c->state))
 		return pass_misuse(msg, "the state of a clone could not be made");
 	return PEPSI_OK;
 }
@@ -300,7 +294,7 @@ static int32_t clone_from(struct pepsi_msg *msg, const char *what, const struct 
 	}
 	if (in->state && !(given = state_parse(str_trim(str_from(in->state)), &why)))
 		return pass_misuse(msg, "%s(): the state of a clone is no JSON object that can be stored: %s", what, why);
-	int bad = clone_state(msg, c->indices, c->n, strcmp(stage, msg->env->stage) != 0, given, &c->state);
+	int bad = clone_state(msg, strcmp(stage, msg->env->stage) != 0, given, &c->state);
 	json_object_put(given);
 	return bad ? pass_misuse(msg, "%s(): the state of a clone could not be made", what) : PEPSI_OK;
 }

@@ -142,17 +142,6 @@ static int append(json_object *dsn, json_object *entry)
 	return 0;
 }
 
-json_object *state_dsn_pick(json_object *state, const uint32_t *indices, size_t n)
-{
-	json_object *old, *dsn = dsn_copy(state, &old);
-	for (size_t i = 0; dsn && i < n; i++)
-		if (append(dsn, json_object_array_get_idx(old, indices[i]))) {
-			json_object_put(dsn);
-			return NULL;
-		}
-	return dsn;
-}
-
 static int fold_cmp(struct str a, struct str b)
 {
 	int r = strncasecmp(a.p ? a.p : "", b.p ? b.p : "", a.n < b.n ? a.n : b.n);

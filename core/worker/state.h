@@ -19,10 +19,8 @@ struct str state_text(struct arena *a, struct json_object *o);
 int state_merge(struct json_object *into, struct json_object *more, bool keep_null);
 /* The value at a dotted path ("dsn.rcpt.0.notify"), or NULL: absent or null. Borrowed. */
 struct json_object *state_at(struct json_object *o, const char *path);
-/* A copy of dsn with rcpt reduced to these entries ({} for those that are missing); NULL when there is no dsn.rcpt,
- * or memory is out. The caller puts it. */
-struct json_object *state_dsn_pick(struct json_object *state, const uint32_t *indices, size_t n);
-/* A copy of dsn for new recipients: those that stood among the old ones (ASCII case folded) keep their entry. NULL as above. */
+/* A copy of dsn for new recipients: those that stood among the old ones (ASCII case folded) keep their entry, the
+ * others get {}. NULL when there is no dsn.rcpt, or memory is out. The caller puts it. */
 struct json_object *state_dsn_match(struct json_object *state, const struct str *old, size_t n_old, const struct str *now,
     size_t n_now);
 /* Does dsn.rcpt[i].notify ("SUCCESS,FAILURE", or a list) hold the word? */

@@ -78,6 +78,7 @@ static inline const struct module_info *support_module(void *arg, const char *pr
 		{ .name = (char *)"pepsi-stage-bounce", .caps = PEPSI_CAP_BOUNCE },
 		{ .name = (char *)"pepsi-stage-discard" },
 		{ .name = (char *)"pepsi-stage-broken", .error = (char *)"no such module in /usr/lib/pepsi/modules" },
+		{ .name = (char *)"pepsi-stage-rout", .error = (char *)"not found" },
 	};
 	(void)arg;
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)

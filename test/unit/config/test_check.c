@@ -62,6 +62,9 @@ static void cases(void **state)
 						  "as mx.example.org\n" },
 		{ REST "[pepsi]\nHOSTNAME = mx.münchen.example\nLOCAL_DOMAINS =\n", "" },
 		{ REST "[pepsi-httpd]\nBIND = none\n", "" },
+		{ REST "[pepsi-httpd]\nBIND = 127.0.0.1:8025 [::1]:8025\n", "" },
+		{ REST "[pepsi-httpd]\nBIND = none [::1]:8025\n",
+		    "t.conf:6: BIND: expected ADDRESS:PORT such as 127.0.0.1:25 or [::1]:25, found \"none\"\n" },
 		{ REST "[pepsi-httpd]\nBIND = 127.0.0.1:2525\n",
 		    "t.conf:6: BIND = 127.0.0.1:2525 is taken: [listener-mx] has 127.0.0.1:2525 at t.conf:2\n" },
 		{ REST "[listener-b]\nBIND = [::]:2525 127.0.0.2:2525\n", "" },
@@ -81,6 +84,8 @@ static void cases(void **state)
 		    "t.conf:10: a loop of NEXT_STAGEs without a way out: b → c → b\n" },
 		/* bounce → init → … is no loop: init goes on by itself */
 		{ REST "[stage-bounce]\nPROGRAM = pepsi-stage-bounce\nNEXT_STAGE = init\n", "" },
+		{ REST "[stage-x]\nPROGRAM = pepsi-stage-rout\n", "t.conf:6: PROGRAM = pepsi-stage-rout: not found; did you mean "
+								  "pepsi-stage-route?\n" },
 		{ REST "[postgres]\nX = 1\n", "t.conf:5: unknown section [postgres]\n" },
 		{ REST "[pepsi-dispach]\nX = 1\n", "t.conf:5: unknown section [pepsi-dispach]; did you mean [pepsi-dispatch]?\n" },
 	};

@@ -75,6 +75,7 @@ static void faults(void **state)
 		{ STR_INIT("@inline@\n"), "t.conf:1: @inline@: the name of the file is missing\n" },
 		{ STR_INIT("@inline@ none.conf # c\n"), "t.conf:1: cannot read none.conf: No such file or directory\n" },
 		{ STR_INIT("@inline@ none-*.conf\n"), "" },
+		{ STR_INIT("@inline@ no-folder/*.conf\n"), "" },
 		{ STR_INIT("@inline@ $PEPSI_T_NONE/x\n"), "t.conf:1: @inline@: no such environment variable: PEPSI_T_NONE\n" },
 		{ STR_INIT("@inline@ t.conf\n"),
 		    "t.conf:1: cannot read t.conf: it is being read already: the files include each other in a loop\n" },

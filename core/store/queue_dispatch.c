@@ -1,0 +1,305 @@
+/* The dispatcher's calls: claims, requeueing, recovery, statistics. See queue.h. */
+#include "store/queue.h"
+
+#include "store/conn_internal.h"
+
+#include <stdlib.h>
+
+/* One call of any kind here: the rows of its result are kept until the commit is known. */
+struct queue_call {
+	struct call call;
+	union {
+		store_done_fn done;
+		store_claim_fn claim;
+		store_due_fn due;
+		store_count_fn count;
+		store_still_fn still;
+		store_blame_fn blame;
+	} fn;
+	void *arg;
+	void *rows;
+	size_t n;
+	int64_t a, b;
+	bool full;
+};
+
+static struct queue_call *queue_call_new(void (*done)(struct call *, enum store_rc, const char *),
+    void (*result)(struct call *, unsigned, const PGresult *), void *arg)
+{
+	struct queue_call *q = call_new(sizeof(*q), done);
+
+	if (q) {
+		q->call.result = result;
+		q->arg = arg;
+	}
+	return q;
+}
+
+static void put_texts(struct params *p, const char *const *v, size_t n)
+{
+	params_array(p, PARAMS_TEXT);
+	for (size_t i = 0; i < n; i++)
+		params_el_octets(p, str_from(v[i]));
+	params_array_end(p);
+}
+
+/* --- claim --- */
+
+static void claim_result(struct call *call, unsigned stmt, const PGresult *res)
+{
+	struct queue_call *q = (struct queue_call *)call;
+	size_t n = (size_t)PQntuples(res);
+	struct store_claimed *rows = calloc(n + 1, sizeof(*rows));
+
+	(void)stmt;
+	free(q->rows); /* of an attempt before */
+	q->rows = rows;
+	q->n = rows ? n : 0;
+	q->full = !rows;
+	for (size_t i = 0; i < q->n; i++) {
+		rows[i].id = result_int8(res, (int)i, 0);
+		rows[i].stage = (unsigned)result_int4(res, (int)i, 1) - 1;
+	}
+}
+
+static void claim_done(struct call *call, enum store_rc rc, const char *err)
+{
+	struct queue_call *q = (struct queue_call *)call;
+
+	(void)err;
+	if (rc == STORE_OK && q->full)
+		rc = STORE_FULL; /* claimed and not told: like after a lost answer, a release brings them back */
+	q->fn.claim(q->arg, rc, rc == STORE_OK ? q->rows : NULL, rc == STORE_OK ? q->n : 0);
+	free(q->rows);
+}
+
+void store_claim(struct store_conn *c, const char *const *stages, const int32_t *limits, size_t n, store_claim_fn fn, void *arg)
+{
+	struct queue_call *q = queue_call_new(claim_done, claim_result, arg);
+	struct params *p;
+
+	if (!q) {
+		fn(arg, STORE_FULL, NULL, 0);
+		return;
+	}
+	q->fn.claim = fn;
+	p = call_add(&q->call, STMT_CLAIM);
+	put_texts(p, stages, n);
+	params_array(p, PARAMS_INT4);
+	for (size_t i = 0; i < n; i++)
+		params_el_int4(p, limits[i] > 0 ? limits[i] : 0);
+	params_array_end(p);
+	call_send(c, &q->call);
+}
+
+/* --- requeueing --- */
+
+static void due_result(struct call *call, unsigned stmt, const PGresult *res)
+{
+	struct queue_call *q = (struct queue_call *)call;
+
+	(void)stmt;
+	if (PQntuples(res) == 1) {
+		q->a = result_int4(res, 0, 0);
+		q->b = result_time(res, 0, 1);
+	}
+}
+
+static void due_done(struct call *call, enum store_rc rc, const char *err)
+{
+	struct queue_call *q = (struct queue_call *)call;
+
+	(void)err;
+	q->fn.due(q->arg, rc, rc == STORE_OK ? (unsigned)q->a : 0, rc == STORE_OK ? q->b : 0);
+}
+
+void store_requeue_due(struct store_conn *c, store_due_fn fn, void *arg)
+{
+	struct queue_call *q = queue_call_new(due_done, due_result, arg);
+
+	if (!q) {
+		fn(arg, STORE_FULL, 0, 0);
+		return;
+	}
+	q->fn.due = fn;
+	call_add(&q->call, STMT_DUE);
+	call_send(c, &q->call);
+}
+
+/* --- counts of rows --- */
+
+static void count_result(struct call *call, unsigned stmt, const PGresult *res)
+{
+	(void)stmt;
+	if (PQntuples(res) == 1)
+		((struct queue_call *)call)->a = result_int4(res, 0, 0);
+}
+
+static void count_done(struct call *call, enum store_rc rc, const char *err)
+{
+	struct queue_call *q = (struct queue_call *)call;
+
+	(void)err;
+	q->fn.count(q->arg, rc, rc == STORE_OK ? (unsigned)q->a : 0);
+}
+
+void store_release(struct store_conn *c, const int64_t *ids, size_t n, store_count_fn fn, void *arg)
+{
+	struct queue_call *q = queue_call_new(count_done, count_result, arg);
+
+	if (!q) {
+		fn(arg, STORE_FULL, 0);
+		return;
+	}
+	q->fn.count = fn;
+	if (n > 0)
+		params_int8s(call_add(&q->call, STMT_RELEASE), ids, n);
+	else
+		call_add(&q->call, STMT_RELEASE_ALL);
+	call_send(c, &q->call);
+}
+
+void store_body_gc(struct store_conn *c, store_count_fn fn, void *arg)
+{
+	struct queue_call *q = queue_call_new(count_done, count_result, arg);
+
+	if (!q) {
+		fn(arg, STORE_FULL, 0);
+		return;
+	}
+	q->fn.count = fn;
+	call_add(&q->call, STMT_BODY_GC);
+	call_send(c, &q->call);
+}
+
+/* --- what a dead worker left --- */
+
+static void still_result(struct call *call, unsigned stmt, const PGresult *res)
+{
+	struct queue_call *q = (struct queue_call *)call;
+	size_t n = (size_t)PQntuples(res);
+	int64_t *ids = calloc(n + 1, sizeof(*ids));
+
+	(void)stmt;
+	free(q->rows);
+	q->rows = ids;
+	q->n = ids ? n : 0;
+	q->full = !ids;
+	for (size_t i = 0; i < q->n; i++)
+		ids[i] = result_int8(res, (int)i, 0);
+}
+
+static void still_done(struct call *call, enum store_rc rc, const char *err)
+{
+	struct queue_call *q = (struct queue_call *)call;
+
+	(void)err;
+	if (rc == STORE_OK && q->full)
+		rc = STORE_FULL;
+	q->fn.still(q->arg, rc, rc == STORE_OK ? q->rows : NULL, rc == STORE_OK ? q->n : 0);
+	free(q->rows);
+}
+
+void store_still_running(struct store_conn *c, const char *stage, const int64_t *ids, size_t n, store_still_fn fn, void *arg)
+{
+	struct queue_call *q = queue_call_new(still_done, still_result, arg);
+	struct params *p;
+
+	if (!q) {
+		fn(arg, STORE_FULL, NULL, 0);
+		return;
+	}
+	q->fn.still = fn;
+	p = call_add(&q->call, STMT_STILL_RUNNING);
+	params_int8s(p, ids, n);
+	params_text(p, stage);
+	call_send(c, &q->call);
+}
+
+static void blame_result(struct call *call, unsigned stmt, const PGresult *res)
+{
+	(void)stmt;
+	((struct queue_call *)call)->a = PQntuples(res) == 1 && result_bool(res, 0, 0);
+}
+
+static void blame_done(struct call *call, enum store_rc rc, const char *err)
+{
+	struct queue_call *q = (struct queue_call *)call;
+
+	(void)err;
+	q->fn.blame(q->arg, rc, rc == STORE_OK && q->a);
+}
+
+void store_blame(struct store_conn *c, int64_t id, bool overrun, unsigned limit, const char *report_json, store_blame_fn fn, void *arg)
+{
+	struct queue_call *q = queue_call_new(blame_done, blame_result, arg);
+	struct params *p;
+
+	if (!q) {
+		fn(arg, STORE_FULL, false);
+		return;
+	}
+	q->fn.blame = fn;
+	p = call_add(&q->call, STMT_BLAME);
+	params_int8(p, id);
+	params_bool(p, overrun);
+	params_int4(p, limit > INT32_MAX ? INT32_MAX : (int32_t)limit);
+	params_text(p, report_json);
+	call_send(c, &q->call);
+}
+
+/* --- statistics, notification --- */
+
+static void plain_done(struct call *call, enum store_rc rc, const char *err)
+{
+	struct queue_call *q = (struct queue_call *)call;
+
+	q->fn.done(q->arg, rc, err);
+}
+
+void store_flush_stats(struct store_conn *c, const struct store_stage_delta *d, size_t n, int64_t messages_failed,
+    int64_t serialization_failures, store_done_fn fn, void *arg)
+{
+	struct queue_call *q = queue_call_new(plain_done, NULL, arg);
+	int64_t passes = 0;
+	struct params *p;
+
+	if (!q) {
+		fn(arg, STORE_FULL, "out of memory");
+		return;
+	}
+	q->fn.done = fn;
+	if (n > 0) {
+		p = call_add(&q->call, STMT_FLUSH_STAGES);
+		params_array(p, PARAMS_TEXT);
+		for (size_t i = 0; i < n; i++)
+			params_el_octets(p, str_from(d[i].stage));
+		params_array_end(p);
+		for (unsigned k = 0; k < 4; k++) {
+			params_array(p, PARAMS_INT8);
+			for (size_t i = 0; i < n; i++)
+				params_el_int8(p, k == 0 ? d[i].messages : k == 1 ? d[i].time_us : k == 2 ? d[i].kills : d[i].crashes);
+			params_array_end(p);
+		}
+		for (size_t i = 0; i < n; i++)
+			passes += d[i].messages;
+	}
+	p = call_add(&q->call, STMT_FLUSH_TOTALS);
+	params_int8(p, passes);
+	params_int8(p, messages_failed);
+	params_int8(p, serialization_failures);
+	call_send(c, &q->call);
+}
+
+void store_notify(struct store_conn *c, store_done_fn fn, void *arg)
+{
+	struct queue_call *q = queue_call_new(plain_done, NULL, arg);
+
+	if (!q) {
+		fn(arg, STORE_FULL, "out of memory");
+		return;
+	}
+	q->fn.done = fn;
+	call_add(&q->call, STMT_NOTIFY);
+	call_send(c, &q->call);
+}

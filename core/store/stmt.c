@@ -1,0 +1,98 @@
+/* The text of every statement; see stmt.h. What takes more than one statement is a function of db/procedures.sql. */
+#include "store/stmt.h"
+
+/* The rows an operator means: the parameters of struct store_filter. */
+#define FILTERED "pepsi.workqueue_select($1::bigint, $2::text, $3::text, $4::text, $5::text, $6::bigint, $7::integer)"
+#define LOAD "SELECT w.id, w.body_id, w.received_at, w.stage, w.status::text, w.mail_from, w.rcpt_to, w.state::text"
+#define ROW_JSON                                                                                                       \
+	"'id', w.id, 'stage', w.stage, 'status', w.status, 'mail_from', w.mail_from, 'rcpt_to', to_json(w.rcpt_to[1:50])," \
+	" 'rcpt_count', cardinality(w.rcpt_to), 'received_at', pepsi.iso(w.received_at),"                                \
+	" 'next_attempt_at', pepsi.iso(w.timeout), 'last_error', pepsi.last_error(w.state)"
+
+const struct stmt stmts[STMT_N] = {
+	[STMT_RESERVE_IDS] = { "reserve_ids", "SELECT nextval('pepsi.workqueue_id_seq') FROM generate_series(1, $1::integer)" },
+	[STMT_ADD] = { "add", "SELECT pepsi.workqueue_add($1::bigint, $2::text, $3::boolean, $4::timestamptz, $5::text, $6::text[],"
+	    " $7::text::jsonb, $8::bytea, $9::bytea)" },
+	[STMT_ADD_BATCH] = { "add_batch", "SELECT pepsi.workqueue_add($1::bigint[], $2::text[], $3::boolean[], $4::timestamptz[],"
+	    " $5::text[], $6::text[], $7::integer[], $8::integer[], $9::text[], $10::bytea[], $11::bytea[])" },
+
+	[STMT_CLAIM] = { "claim", "WITH pick AS MATERIALIZED (SELECT q.id, s.o FROM unnest($1::text[], $2::integer[])"
+	    " WITH ORDINALITY s(stage, lim, o) CROSS JOIN LATERAL (SELECT w.id FROM pepsi.workqueue w WHERE w.stage = s.stage"
+	    " AND w.status = 'pending' ORDER BY w.id LIMIT s.lim) q)"
+	    " UPDATE pepsi.workqueue w SET status = 'running' FROM pick WHERE w.id = pick.id AND w.status = 'pending'"
+	    " RETURNING w.id, pick.o::integer" },
+	[STMT_DUE] = { "due", "WITH pick AS MATERIALIZED (SELECT id FROM pepsi.workqueue WHERE status = 'paused' AND timeout <= now()"
+	    " ORDER BY timeout LIMIT 5000), up AS (UPDATE pepsi.workqueue w SET status = 'pending', timeout = NULL FROM pick"
+	    " WHERE w.id = pick.id AND w.status = 'paused' RETURNING 1)"
+	    " SELECT (SELECT count(*) FROM up)::integer, CASE WHEN (SELECT count(*) FROM pick) = 5000 THEN now() ELSE"
+	    " (SELECT timeout FROM pepsi.workqueue WHERE status = 'paused' AND timeout > now() ORDER BY timeout LIMIT 1) END" },
+	[STMT_RELEASE] = { "release", "WITH up AS (UPDATE pepsi.workqueue SET status = 'pending' WHERE id = ANY ($1::bigint[])"
+	    " AND status = 'running' RETURNING 1) SELECT count(*)::integer FROM up" },
+	[STMT_RELEASE_ALL] = { "release_all", "WITH up AS (UPDATE pepsi.workqueue SET status = 'pending' WHERE status = 'running'"
+	    " RETURNING 1) SELECT count(*)::integer FROM up" },
+	[STMT_STILL_RUNNING] = { "still_running", "SELECT id FROM pepsi.workqueue WHERE id = ANY ($1::bigint[])"
+	    " AND status = 'running' AND stage = $2::text ORDER BY id" },
+	[STMT_BLAME] = { "blame", "SELECT pepsi.workqueue_blame($1::bigint, $2::boolean, $3::integer, $4::text::jsonb)" },
+	[STMT_FLUSH_STAGES] = { "flush_stages", "INSERT INTO pepsi.stage_stats AS s (stage, messages, time_us, kills, crashes)"
+	    " SELECT u.stage, sum(u.messages), sum(u.time_us), sum(u.kills), sum(u.crashes)"
+	    " FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[]) u(stage, messages, time_us, kills, crashes)"
+	    " GROUP BY u.stage ORDER BY u.stage ON CONFLICT (stage) DO UPDATE SET messages = s.messages + excluded.messages,"
+	    " time_us = s.time_us + excluded.time_us, kills = s.kills + excluded.kills, crashes = s.crashes + excluded.crashes" },
+	[STMT_FLUSH_TOTALS] = { "flush_totals", "UPDATE pepsi.dispatch_stats SET stages = stages + $1::bigint,"
+	    " messages_failed = messages_failed + $2::bigint, serialization_failures = serialization_failures + $3::bigint,"
+	    " updated_at = now()" },
+	[STMT_NOTIFY] = { "notify", "SELECT pg_notify('workqueue', '')" },
+	[STMT_BODY_GC] = { "body_gc", "SELECT pepsi.workqueue_body_gc()" },
+
+	/* One statement, so one snapshot; each count from the smallest index that has it. */
+	[STMT_COUNTS] = { "counts", "SELECT (SELECT count(*) FROM pepsi.workqueue),"
+	    " (SELECT count(*) FROM pepsi.workqueue WHERE status = 'pending'), (SELECT count(*) FROM pepsi.workqueue WHERE status = 'paused'),"
+	    " (SELECT count(*) FROM pepsi.workqueue WHERE status = 'failed' AND status IN ('failed', 'timeout')),"
+	    " (SELECT count(*) FROM pepsi.workqueue WHERE status = 'timeout' AND status IN ('failed', 'timeout')),"
+	    " sum(accepted)::bigint, sum(received)::bigint, sum(delivered)::bigint, sum(bounced)::bigint, sum(discarded)::bigint"
+	    " FROM pepsi.flow_stats" },
+	[STMT_LIST] = { "list", "SELECT coalesce(json_agg(json_build_object(" ROW_JSON ") ORDER BY w.id), '[]')::text"
+	    " FROM pepsi.workqueue w WHERE w.id = ANY (" FILTERED ")" },
+	[STMT_SHOW] = { "show", "SELECT coalesce((SELECT json_build_object(" ROW_JSON ", 'attempts', w.state -> 'attempts',"
+	    " 'sender_key', w.sender_key, 'body_id', w.body_id, 'headers_size', octet_length(w.headers),"
+	    " 'body_size', (SELECT octet_length(b.body) FROM pepsi.workqueue_body b WHERE b.id = w.body_id),"
+	    " 'all_rcpt_to', to_json(w.rcpt_to), 'state', w.state) FROM pepsi.workqueue w WHERE w.id = $1::bigint)::text, 'null')" },
+	[STMT_CAT] = { "cat", "SELECT (m.h + 2 + coalesce(octet_length(b.body), 0))::bigint,"
+	    " substring(w.headers || '\\x0d0a'::bytea FROM m.o + 1 FOR m.l)"
+	    " || coalesce(substring(b.body FROM greatest(m.o - m.h - 2, 0) + 1 FOR greatest(m.l - greatest(m.h + 2 - m.o, 0), 0)), '')"
+	    " FROM pepsi.workqueue w LEFT JOIN pepsi.workqueue_body b ON b.id = w.body_id"
+	    " CROSS JOIN LATERAL (SELECT octet_length(w.headers) AS h, least(greatest($2::bigint, 0), 2000000000)::integer AS o,"
+	    " greatest($3::integer, 0) AS l) m WHERE w.id = $1::bigint" },
+	[STMT_DELETE] = { "delete", "SELECT pepsi.workqueue_delete(" FILTERED ")" },
+	[STMT_RETRY] = { "retry", "SELECT pepsi.workqueue_retry(" FILTERED ")" },
+	[STMT_SET_STAGE] = { "set_stage", "SELECT pepsi.workqueue_set_stage(" FILTERED ", $8::text)" },
+	[STMT_STATS] = { "stats", "SELECT json_build_object('stages', coalesce((SELECT json_agg(json_build_object('stage', stage,"
+	    " 'messages', messages, 'time_us', time_us, 'kills', kills, 'crashes', crashes) ORDER BY stage) FROM pepsi.stage_stats), '[]'),"
+	    " 'dispatch', (SELECT json_build_object('stages', stages, 'messages_failed', messages_failed, 'serialization_failures',"
+	    " serialization_failures, 'updated_at', pepsi.iso(updated_at)) FROM pepsi.dispatch_stats))::text" },
+	[STMT_LISTEN_WORKQUEUE] = { "listen_workqueue", "LISTEN workqueue" },
+	[STMT_LISTEN_CONFIG] = { "listen_config_changed", "LISTEN config_changed" },
+	[STMT_LISTEN_FAILED] = { "listen_workqueue_failed", "LISTEN workqueue_failed" },
+
+	[STMT_LOAD_METADATA] = { "load_metadata", LOAD " FROM pepsi.workqueue w WHERE w.id = ANY ($1::bigint[])" },
+	[STMT_LOAD_HEADERS] = { "load_headers", LOAD ", w.headers FROM pepsi.workqueue w WHERE w.id = ANY ($1::bigint[])" },
+	[STMT_LOAD_FULL] = { "load_full", LOAD ", w.headers, b.body FROM pepsi.workqueue w"
+	    " LEFT JOIN pepsi.workqueue_body b ON b.id = w.body_id WHERE w.id = ANY ($1::bigint[])" },
+	[STMT_MOVE] = { "move", "UPDATE pepsi.workqueue w SET stage = coalesce(u.stage, w.stage), status = u.status::pepsi.workqueue_status,"
+	    " timeout = CASE WHEN u.status = 'paused' THEN now() + u.secs * interval '1 second' END"
+	    " FROM unnest($1::bigint[], $2::text[], $3::text[], $4::integer[]) u(id, stage, status, secs)"
+	    " WHERE w.id = u.id AND w.status = 'running'" },
+	[STMT_MOVE_STATE] = { "move_state", "UPDATE pepsi.workqueue w SET stage = coalesce(u.stage, w.stage),"
+	    " status = u.status::pepsi.workqueue_status, timeout = CASE WHEN u.status = 'paused' THEN now() + u.secs * interval '1 second' END,"
+	    " state = pepsi.state_merge(w.state, u.state::jsonb)"
+	    " FROM unnest($1::bigint[], $2::text[], $3::text[], $4::integer[], $5::text[]) u(id, stage, status, secs, state)"
+	    " WHERE w.id = u.id AND w.status = 'running'" },
+	[STMT_MOVE_FULL] = { "move_full", "SELECT pepsi.workqueue_move($1::bigint, $2::text, $3::text::pepsi.workqueue_status, $4::integer,"
+	    " $5::text::jsonb, $6::boolean, $7::bytea, $8::text, $9::text[], $10::bytea)" },
+	[STMT_PAUSE] = { "pause", "SELECT pepsi.workqueue_pause($1::bigint, $2::integer, $3::text::jsonb, $4::integer[], $5::text::jsonb)" },
+	[STMT_FINISH] = { "finish", "SELECT pepsi.workqueue_finish($1::bigint[], $2::text)" },
+	[STMT_FINISH_CLONES] = { "finish_clones", "SELECT pepsi.workqueue_finish_with_clones($1::bigint, $2::text, $3::text::jsonb)" },
+	[STMT_SPLIT] = { "split", "SELECT pepsi.workqueue_split($1::bigint, $2::integer[], $3::text::jsonb)" },
+	[STMT_INJECT] = { "inject", "SELECT pepsi.workqueue_inject($1::text, $2::text, $3::text[], $4::bytea, $5::bytea, $6::text::jsonb,"
+	    " $7::bigint)" },
+};

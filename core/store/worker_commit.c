@@ -1,0 +1,300 @@
+/* Committing what the passes of a worker decided: plain outcomes of many passes folded into one statement per kind,
+ * the rest op by op, all in one transaction; after an error pass by pass. See worker.h. */
+#include "store/worker_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { CLONES_JSON_MAX = 256 * 1024 * 1024 };
+
+static const char *const outcomes[] = { "delivered", "bounced", "discarded" };
+
+static const char *status_name(enum store_status s)
+{
+	return s == STORE_PAUSED ? "paused" : s == STORE_FAILED ? "failed" : "pending";
+}
+
+static int32_t seconds(uint32_t s)
+{
+	return s > INT32_MAX ? INT32_MAX : (int32_t)s;
+}
+
+/* --- folding --- */
+
+enum fold { FOLD_NONE, FOLD_FINISH, FOLD_MOVE, FOLD_MOVE_STATE };
+
+/* Does this pass consist of one op that can share a statement with others of its kind? */
+static enum fold fold_of(const struct store_pass *p)
+{
+	const struct store_op *op = p->ops;
+
+	if (p->n_ops != 1)
+		return FOLD_NONE;
+	switch (op->kind) {
+	case STORE_OP_FINISH:
+		return op->n_clones == 0 ? FOLD_FINISH : FOLD_NONE;
+	case STORE_OP_PAUSE:
+		if (op->n_clones > 0 || op->keep)
+			return FOLD_NONE;
+		return op->state ? FOLD_MOVE_STATE : FOLD_MOVE;
+	case STORE_OP_MOVE:
+		if (op->touched == 0)
+			return FOLD_MOVE;
+		return op->touched == STORE_STATE_MERGE ? FOLD_MOVE_STATE : FOLD_NONE;
+	default:
+		return FOLD_NONE;
+	}
+}
+
+/* What a folded MOVE or PAUSE says about stage, status and time. */
+static const char *op_stage(const struct store_op *op)
+{
+	return op->kind == STORE_OP_PAUSE ? NULL : op->stage;
+}
+
+static enum store_status op_status(const struct store_op *op)
+{
+	return op->kind == STORE_OP_PAUSE ? STORE_PAUSED : op->status;
+}
+
+static void put_folded_finish(struct stmt_list *l, const struct store_pass *passes, size_t n)
+{
+	for (unsigned k = 0; k < 3; k++) {
+		struct params *p = NULL;
+
+		for (size_t i = 0; i < n; i++) {
+			if (fold_of(&passes[i]) != FOLD_FINISH || strcmp(passes[i].ops->outcome, outcomes[k]) != 0)
+				continue;
+			if (!p) {
+				p = stmt_list_add(l, STMT_FINISH);
+				params_array(p, PARAMS_INT8);
+			}
+			params_el_int8(p, passes[i].ops->id);
+		}
+		if (p) {
+			params_array_end(p);
+			params_text(p, outcomes[k]);
+		}
+	}
+}
+
+static void put_folded_move(struct stmt_list *l, const struct store_pass *passes, size_t n, enum fold kind)
+{
+	struct params *p = NULL;
+
+#define EACH(type, put)                                                                                                \
+	params_array(p, type);                                                                                           \
+	for (size_t i = 0; i < n; i++) {                                                                                 \
+		const struct store_op *op = passes[i].ops;                                                                 \
+		if (fold_of(&passes[i]) == kind)                                                                           \
+			put;                                                                                                   \
+	}                                                                                                                \
+	params_array_end(p)
+	for (size_t i = 0; i < n && !p; i++)
+		if (fold_of(&passes[i]) == kind)
+			p = stmt_list_add(l, kind == FOLD_MOVE ? STMT_MOVE : STMT_MOVE_STATE);
+	if (!p)
+		return;
+	EACH(PARAMS_INT8, params_el_int8(p, op->id));
+	EACH(PARAMS_TEXT, op_stage(op) ? params_el_octets(p, str_from(op_stage(op))) : params_el_null(p));
+	EACH(PARAMS_TEXT, params_el_octets(p, str_from(status_name(op_status(op)))));
+	EACH(PARAMS_INT4, params_el_int4(p, seconds(op->pause_s)));
+	if (kind == FOLD_MOVE_STATE) {
+		EACH(PARAMS_TEXT, op->state ? params_el_octets(p, str_from(op->state)) : params_el_null(p));
+	}
+#undef EACH
+}
+
+/* --- op by op --- */
+
+static void put_keep(struct params *p, const struct store_op *op)
+{
+	if (!op->keep) {
+		params_null(p);
+		return;
+	}
+	params_array(p, PARAMS_INT4);
+	for (size_t i = 0; i < op->n_keep; i++)
+		params_el_int4(p, op->keep[i] > INT32_MAX ? INT32_MAX : (int32_t)op->keep[i]);
+	params_array_end(p);
+}
+
+static void put_clones(struct params *p, const struct store_op *op)
+{
+	struct buf b = BUF_INIT(CLONES_JSON_MAX);
+
+	if (clone_json(&b, op->clones, op->n_clones) < 0)
+		p->failed = true;
+	params_octets(p, buf_str(&b));
+	buf_free(&b);
+}
+
+static void put_set(struct params *p, const struct store_op *op, uint32_t flag, struct str s)
+{
+	if (op->touched & flag)
+		params_octets(p, s);
+	else
+		params_null(p);
+}
+
+static void put_op(struct stmt_list *l, const struct store_op *op, int64_t pass_id)
+{
+	struct params *p;
+
+	switch (op->kind) {
+	case STORE_OP_MOVE:
+		p = stmt_list_add(l, STMT_MOVE_FULL);
+		params_int8(p, op->id);
+		params_text(p, op->stage);
+		params_text(p, status_name(op->status));
+		params_int4(p, seconds(op->pause_s));
+		params_text(p, op->touched & (STORE_STATE_MERGE | STORE_STATE_REPLACE) ? op->state : NULL);
+		params_bool(p, op->touched & STORE_STATE_REPLACE);
+		put_set(p, op, STORE_SET_HEADERS, op->headers);
+		put_set(p, op, STORE_SET_MAIL_FROM, op->mail_from);
+		if (op->touched & STORE_SET_RCPT_TO)
+			params_texts(p, op->rcpts, op->n_rcpts);
+		else
+			params_null(p);
+		put_set(p, op, STORE_SET_BODY, op->body);
+		break;
+	case STORE_OP_PAUSE:
+		p = stmt_list_add(l, STMT_PAUSE);
+		params_int8(p, op->id);
+		params_int4(p, seconds(op->pause_s));
+		params_text(p, op->state);
+		put_keep(p, op);
+		put_clones(p, op);
+		break;
+	case STORE_OP_FINISH:
+		p = stmt_list_add(l, STMT_FINISH_CLONES);
+		params_int8(p, op->id);
+		params_text(p, op->outcome);
+		put_clones(p, op);
+		break;
+	case STORE_OP_SPLIT:
+		p = stmt_list_add(l, STMT_SPLIT);
+		params_int8(p, op->id);
+		put_keep(p, op);
+		put_clones(p, op);
+		break;
+	case STORE_OP_INJECT:
+		p = stmt_list_add(l, STMT_INJECT);
+		params_text(p, op->stage);
+		params_octets(p, op->mail_from);
+		params_texts(p, op->rcpts, op->n_rcpts);
+		params_octets(p, op->headers);
+		params_octets(p, op->body);
+		params_text(p, op->state ? op->state : "{}");
+		params_int8(p, pass_id);
+		break;
+	}
+}
+
+static bool before_terminal(enum store_op_kind k)
+{
+	return k == STORE_OP_SPLIT || k == STORE_OP_INJECT;
+}
+
+static void put_pass(struct stmt_list *l, const struct store_pass *p)
+{
+	/* The terminal last: the others act only while the row is running. */
+	for (size_t i = 0; i < p->n_ops; i++)
+		if (before_terminal(p->ops[i].kind))
+			put_op(l, &p->ops[i], p->id);
+	for (size_t i = 0; i < p->n_ops; i++)
+		if (!before_terminal(p->ops[i].kind))
+			put_op(l, &p->ops[i], p->id);
+}
+
+/* Says what is wrong with a pass before the database is bothered, or NULL. */
+static const char *pass_fault(const struct store_pass *p)
+{
+	for (size_t i = 0; i < p->n_ops; i++) {
+		const struct store_op *op = &p->ops[i];
+
+		if ((unsigned)op->kind > STORE_OP_INJECT)
+			return "unknown kind of operation";
+		if (op->kind == STORE_OP_FINISH) {
+			bool known = false;
+
+			for (unsigned k = 0; k < 3; k++)
+				known |= op->outcome && !strcmp(op->outcome, outcomes[k]);
+			if (!known)
+				return "finish without a known outcome";
+		}
+		if (op->kind == STORE_OP_INJECT && !op->stage)
+			return "side message without a stage";
+		if (op->kind == STORE_OP_MOVE && (op->touched & STORE_STATE_MERGE) && (op->touched & STORE_STATE_REPLACE))
+			return "state both merged and replaced";
+		for (size_t k = 0; k < op->n_clones; k++)
+			if (!op->clones[k].stage || !op->clones[k].token[0])
+				return "clone without a stage or token";
+	}
+	return NULL;
+}
+
+/* --- committing --- */
+
+static void answer(struct store_pass *p, enum store_rc rc, const char *err)
+{
+	p->rc = rc;
+	connect_one_line(p->err, sizeof(p->err), rc == STORE_OK ? "" : err);
+}
+
+/* All passes without a fault of their own, as one transaction. */
+static enum store_rc commit_together(struct store_worker *w, struct store_pass *passes, size_t n, char *err, size_t err_size)
+{
+	struct stmt_list l = { .v = NULL };
+	enum store_rc rc = STORE_OK;
+	bool again = false;
+
+	put_folded_finish(&l, passes, n);
+	put_folded_move(&l, passes, n, FOLD_MOVE);
+	put_folded_move(&l, passes, n, FOLD_MOVE_STATE);
+	for (size_t i = 0; i < n; i++)
+		if (fold_of(&passes[i]) == FOLD_NONE)
+			put_pass(&l, &passes[i]);
+	for (unsigned tries = 0; l.n > 0 && tries < STORE_TRIES; tries++) {
+		rc = worker_run(w, &l, NULL, NULL, err, err_size, &again);
+		if (!again)
+			break;
+		worker_retry_wait(w, tries);
+	}
+	stmt_list_free(&l);
+	return rc;
+}
+
+enum store_rc store_worker_commit(struct store_worker *w, struct store_pass *passes, size_t n)
+{
+	char err[STORE_ERR_MAX] = "";
+	enum store_rc rc = STORE_OK;
+	bool faults = false;
+
+	for (size_t i = 0; i < n; i++) {
+		const char *fault = pass_fault(&passes[i]);
+
+		answer(&passes[i], fault ? STORE_REFUSED : STORE_OK, fault);
+		faults |= fault != NULL;
+	}
+	if (!faults) {
+		rc = commit_together(w, passes, n, err, sizeof(err));
+		if (rc == STORE_OK)
+			return STORE_OK;
+		if (rc == STORE_AWAY || n == 1) {
+			for (size_t i = 0; i < n; i++)
+				answer(&passes[i], rc, err);
+			return rc == STORE_AWAY ? STORE_AWAY : STORE_OK;
+		}
+	}
+	/* One of them is to blame: each stands for itself now. */
+	rc = STORE_OK;
+	for (size_t i = 0; i < n; i++) {
+		if (passes[i].rc != STORE_OK)
+			continue;
+		if (rc != STORE_AWAY)
+			rc = commit_together(w, &passes[i], 1, err, sizeof(err));
+		answer(&passes[i], rc, err);
+	}
+	return rc == STORE_AWAY ? STORE_AWAY : STORE_OK;
+}

@@ -1,0 +1,29 @@
+/* Shared by worker.c and worker_commit.c: the worker's connection and a list of statements for one transaction. */
+#ifndef PEPSI_STORE_WORKER_INTERNAL_H
+#define PEPSI_STORE_WORKER_INTERNAL_H
+
+#include "store/conn_internal.h"
+#include "store/worker.h"
+
+struct stmt_list {
+	struct call_stmt *v;
+	unsigned n, cap;
+	bool failed; /* out of memory */
+};
+/* The parameters of one more statement. Never NULL: a failure is remembered in the list. */
+struct params *stmt_list_add(struct stmt_list *l, enum stmt_id id);
+void stmt_list_free(struct stmt_list *l);
+
+/* Runs the statements as one transaction and waits for its end. fn gets each statement's result (may be NULL). err: one
+ * line. *again: it was a serialization failure or deadlock. Connects when there is no connection; after STORE_AWAY there
+ * is none. */
+typedef void (*worker_result_fn)(void *arg, unsigned stmt, const PGresult *res);
+enum store_rc worker_run(struct store_worker *w, const struct stmt_list *l, worker_result_fn fn, void *arg, char *err,
+    size_t err_size, bool *again);
+/* Counts one retry and waits a moment, longer with each try, never the same. */
+void worker_retry_wait(struct store_worker *w, unsigned tries);
+
+/* Appends the clones as the JSON array that workqueue_clone() takes. */
+int clone_json(struct buf *out, const struct store_clone *clones, size_t n);
+
+#endif

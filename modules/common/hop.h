@@ -1,0 +1,49 @@
+/* One next hop over a blocking conversation: connects when needed, keeps the connection between messages, drives the
+ * SMTP/LMTP client engine with poll() and deadlines. For workers, which have nothing else to do meanwhile. */
+#ifndef COMMON_HOP_H
+#define COMMON_HOP_H
+
+#include "base/buf.h"
+#include "proto/smtp/client.h"
+
+enum hop_tls_mode { HOP_TLS_NONE, HOP_TLS_MAY, HOP_TLS_REQUIRE };
+
+struct hop_conf { /* strings must outlive the hop */
+	const char *host;   /* name or numeric; or */
+	const char *socket; /* path of a Unix socket */
+	int port;
+	bool lmtp;
+	const char *helo;
+	enum hop_tls_mode tls;
+	bool tls_verify;          /* with HOP_TLS_REQUIRE: check the certificate */
+	const char *tls_ca_file;  /* or NULL: the system's */
+	int64_t connect_ms;       /* each address; also banner and EHLO, each */
+	int64_t command_ms;       /* each reply */
+	int64_t data_ms;          /* content without progress, and the reply to it */
+	int64_t idle_ms;          /* a connection unused for longer is not used again */
+};
+
+struct hop;
+
+/* NULL: reason appended to why. Opens nothing. */
+struct hop *hop_new(const struct hop_conf *conf, struct buf *why);
+/* Says QUIT if a connection is open, without waiting for the answer. */
+void hop_free(struct hop *h);
+
+/* What happened besides the results. */
+struct hop_report {
+	bool dsn;           /* the peer offered DSN: it takes over the duty to report (RFC 3461 §5.2) */
+	bool connected;     /* false: no session could be had: every result is that failure, phases connect to starttls */
+	bool tls;
+	const char *tls_text; /* when tls: version and cipher; lives until the next hop_send() */
+};
+
+/* Sends the message and fills every recipient's result, whatever happens; texts live until the next hop_send(). Gives up at
+ * `until` (monotonic ms, hop_now_ms()). A kept connection that turns out dead before anything of this message was acknowledged is
+ * replaced once, unseen by the caller. */
+void hop_send(struct hop *h, struct smtp_client_msg *m, int64_t until, struct hop_report *ret);
+
+/* "mx.example.net:25", "[2001:db8::1]:24", "/run/lmtp" */
+const char *hop_name(const struct hop *h);
+
+#endif

@@ -1,0 +1,124 @@
+/* Resolving and connecting for the relay stages. */
+#include "hop_socket.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+int64_t hop_now_ms(void)
+{
+	struct timespec ts;
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+bool hop_is_numeric(const char *host)
+{
+	struct in6_addr six;
+	struct in_addr four;
+	return inet_pton(AF_INET, host, &four) == 1 || inet_pton(AF_INET6, host, &six) == 1;
+}
+
+int hop_resolve(const char *host, int port, struct hop_address ret[HOP_ADDRESSES_MAX], struct buf *why)
+{
+	struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV }, *list = NULL;
+	char service[8];
+	int n = 0;
+	snprintf(service, sizeof service, "%d", port);
+	if (hop_is_numeric(host))
+		hints.ai_flags |= AI_NUMERICHOST;
+	int r = getaddrinfo(host, service, &hints, &list);
+	if (r) {
+		buf_addf(why, "host %s not found: %s", host, r == EAI_SYSTEM ? strerror(errno) : gai_strerror(r));
+		return -1;
+	}
+	for (struct addrinfo *a = list; a && n < HOP_ADDRESSES_MAX; a = a->ai_next)
+		if (a->ai_addrlen <= sizeof ret[n].sa) {
+			memcpy(&ret[n].sa, a->ai_addr, a->ai_addrlen);
+			ret[n++].len = a->ai_addrlen;
+		}
+	freeaddrinfo(list);
+	if (!n)
+		buf_addf(why, "host %s has no address", host);
+	return n ? n : -1;
+}
+
+int hop_unix_address(const char *path, struct hop_address *ret)
+{
+	struct sockaddr_un un = { .sun_family = AF_UNIX };
+	size_t n = strlen(path);
+	if (!n || n >= sizeof un.sun_path)
+		return -1;
+	memcpy(un.sun_path, path, n);
+	memcpy(&ret->sa, &un, sizeof un);
+	ret->len = sizeof un;
+	return 0;
+}
+
+static void describe(struct buf *out, const struct hop_address *a)
+{
+	char text[INET6_ADDRSTRLEN];
+	if (a->sa.ss_family == AF_UNIX) {
+		struct sockaddr_un un;
+		memcpy(&un, &a->sa, sizeof un);
+		buf_addf(out, "%s", un.sun_path);
+	} else if (a->sa.ss_family == AF_INET) {
+		struct sockaddr_in in;
+		memcpy(&in, &a->sa, sizeof in);
+		buf_addf(out, "%s:%d", inet_ntop(AF_INET, &in.sin_addr, text, sizeof text), ntohs(in.sin_port));
+	} else {
+		struct sockaddr_in6 in;
+		memcpy(&in, &a->sa, sizeof in);
+		buf_addf(out, "[%s]:%d", inet_ntop(AF_INET6, &in.sin6_addr, text, sizeof text), ntohs(in.sin6_port));
+	}
+}
+
+int hop_connect(const struct hop_address *a, int64_t until, struct buf *why)
+{
+	int one = 1, err = 0;
+	socklen_t len = sizeof err;
+	int fd = socket(a->sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0) {
+		buf_addf(why, "socket: %s", strerror(errno));
+		return -1;
+	}
+	if (a->sa.ss_family != AF_UNIX) /* a reply in one segment must not wait for the peer's delayed acknowledgement */
+		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+	const struct sockaddr *sa = (const void *)&a->sa;
+	if (connect(fd, sa, a->len) == 0)
+		return fd;
+	/* EAGAIN: the backlog of a Unix socket is full; there is nothing to wait for */
+	if (errno != EINPROGRESS && errno != EINTR) {
+		err = errno;
+		goto failed;
+	}
+	for (;;) {
+		int64_t left = until - hop_now_ms();
+		struct pollfd p = { .fd = fd, .events = POLLOUT };
+		int r = left > 0 ? poll(&p, 1, left > INT32_MAX ? INT32_MAX : (int)left) : 0;
+		if (r < 0 && errno == EINTR)
+			continue;
+		if (r <= 0) {
+			err = r ? errno : ETIMEDOUT;
+			goto failed;
+		}
+		if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len))
+			err = errno;
+		if (!err)
+			return fd;
+		goto failed;
+	}
+failed:
+	close(fd);
+	buf_addz(why, "connect to ");
+	describe(why, a);
+	buf_addf(why, ": %s", strerror(err));
+	return -1;
+}

@@ -1,0 +1,175 @@
+/* OpenSSL between two memory BIOs. */
+#include "hop_tls.h"
+
+#include "hop_socket.h"
+
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { CIPHER_MAX = 1024 * 1024 }; /* octets of ciphertext waiting to be sent; hop.c writes far less at a time */
+
+struct hop_tls_conf {
+	SSL_CTX *ctx;
+	bool verify;
+};
+
+struct hop_tls {
+	SSL *ssl;
+	BIO *in, *wire; /* owned by ssl */
+	struct buf out;
+	char text[128];
+};
+
+/* The first error of OpenSSL's queue in words; empties the queue. */
+static void reason(struct buf *why, const char *what)
+{
+	char text[200] = "unknown error";
+	unsigned long e = ERR_get_error();
+	if (e && ERR_reason_error_string(e))
+		snprintf(text, sizeof text, "%s", ERR_reason_error_string(e));
+	ERR_clear_error();
+	buf_addf(why, "%s: %s", what, text);
+}
+
+struct hop_tls_conf *hop_tls_conf_new(bool verify, const char *ca_file, struct buf *why)
+{
+	struct hop_tls_conf *c = calloc(1, sizeof *c);
+	if (!c || !(c->ctx = SSL_CTX_new(TLS_client_method()))) {
+		reason(why, "TLS");
+		free(c);
+		return NULL;
+	}
+	c->verify = verify;
+	SSL_CTX_set_min_proto_version(c->ctx, TLS1_2_VERSION);
+	SSL_CTX_set_options(c->ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
+	SSL_CTX_set_mode(c->ctx, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
+	SSL_CTX_set_verify(c->ctx, verify ? SSL_VERIFY_PEER : SSL_VERIFY_NONE, NULL);
+	if (verify && !(ca_file ? SSL_CTX_load_verify_locations(c->ctx, ca_file, NULL) : SSL_CTX_set_default_verify_paths(c->ctx))) {
+		buf_addf(why, "%s: ", ca_file ? ca_file : "system certificates");
+		reason(why, "cannot load");
+		hop_tls_conf_free(c);
+		return NULL;
+	}
+	ERR_clear_error();
+	return c;
+}
+
+void hop_tls_conf_free(struct hop_tls_conf *c)
+{
+	if (c)
+		SSL_CTX_free(c->ctx);
+	free(c);
+}
+
+struct hop_tls *hop_tls_new(struct hop_tls_conf *c, const char *host)
+{
+	struct hop_tls *t = calloc(1, sizeof *t);
+	if (!t)
+		return NULL;
+	t->out = BUF_INIT(CIPHER_MAX);
+	t->ssl = SSL_new(c->ctx);
+	t->in = BIO_new(BIO_s_mem());
+	t->wire = BIO_new(BIO_s_mem());
+	if (!t->ssl || !t->in || !t->wire) {
+		BIO_free(t->in);
+		BIO_free(t->wire);
+		t->in = t->wire = NULL;
+		hop_tls_free(t);
+		return NULL;
+	}
+	BIO_set_mem_eof_return(t->in, -1);
+	SSL_set_bio(t->ssl, t->in, t->wire);
+	SSL_set_connect_state(t->ssl);
+	if (hop_is_numeric(host)) {
+		if (c->verify)
+			X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(t->ssl), host);
+	} else {
+		SSL_set_tlsext_host_name(t->ssl, host);
+		if (c->verify) {
+			SSL_set_hostflags(t->ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+			SSL_set1_host(t->ssl, host);
+		}
+	}
+	return t;
+}
+
+void hop_tls_free(struct hop_tls *t)
+{
+	if (!t)
+		return;
+	SSL_free(t->ssl);
+	buf_free_secret(&t->out);
+	free(t);
+}
+
+int hop_tls_feed(struct hop_tls *t, const char *p, size_t n)
+{
+	return n <= INT32_MAX && BIO_write(t->in, p, (int)n) == (int)n ? 0 : -1;
+}
+
+struct buf *hop_tls_out(struct hop_tls *t)
+{
+	char *p;
+	long n = BIO_get_mem_data(t->wire, &p);
+	if (n > 0) {
+		buf_add(&t->out, p, (size_t)n);
+		(void)BIO_reset(t->wire);
+	}
+	return &t->out;
+}
+
+int hop_tls_handshake(struct hop_tls *t, struct buf *why)
+{
+	ERR_clear_error();
+	int r = SSL_do_handshake(t->ssl);
+	if (r == 1)
+		return 1;
+	int e = SSL_get_error(t->ssl, r);
+	if (e == SSL_ERROR_WANT_READ || e == SSL_ERROR_WANT_WRITE)
+		return 0;
+	long v = SSL_get_verify_result(t->ssl);
+	if (v != X509_V_OK) {
+		ERR_clear_error();
+		buf_addf(why, "TLS: certificate not trusted: %s", X509_verify_cert_error_string(v));
+	} else {
+		reason(why, "TLS handshake failed");
+	}
+	return -1;
+}
+
+int hop_tls_read(struct hop_tls *t, char *p, size_t n)
+{
+	ERR_clear_error();
+	int r = SSL_read(t->ssl, p, n > INT32_MAX ? INT32_MAX : (int)n);
+	if (r > 0)
+		return r;
+	int e = SSL_get_error(t->ssl, r);
+	ERR_clear_error();
+	return e == SSL_ERROR_WANT_READ || e == SSL_ERROR_WANT_WRITE ? 0 : -1;
+}
+
+int hop_tls_write(struct hop_tls *t, const char *p, size_t n)
+{
+	ERR_clear_error();
+	int r = SSL_write(t->ssl, p, n > INT32_MAX ? INT32_MAX : (int)n);
+	if (r > 0)
+		return r;
+	int e = SSL_get_error(t->ssl, r);
+	ERR_clear_error();
+	return e == SSL_ERROR_WANT_READ || e == SSL_ERROR_WANT_WRITE ? 0 : -1;
+}
+
+void hop_tls_bye(struct hop_tls *t)
+{
+	SSL_shutdown(t->ssl);
+	ERR_clear_error();
+}
+
+const char *hop_tls_describe(const struct hop_tls *t)
+{
+	snprintf(((struct hop_tls *)(uintptr_t)t)->text, sizeof t->text, "%s %s", SSL_get_version(t->ssl), SSL_get_cipher_name(t->ssl));
+	return t->text;
+}

@@ -1,0 +1,36 @@
+/* TLS for the client side, without sockets: ciphertext in and out of memory, so that all socket calls (and their
+ * signals, deadlines and errors) stay in hop.c. */
+#ifndef COMMON_HOP_TLS_H
+#define COMMON_HOP_TLS_H
+
+#include "base/buf.h"
+
+struct hop_tls_conf; /* what sessions share: trust anchors, versions */
+struct hop_tls;      /* one session */
+
+/* verify: the peer's certificate must chain to ca_file (NULL: the system's anchors) and name the host. NULL: reason
+ * appended to why. */
+struct hop_tls_conf *hop_tls_conf_new(bool verify, const char *ca_file, struct buf *why);
+void hop_tls_conf_free(struct hop_tls_conf *c);
+
+/* host: name (sent as SNI) or numeric address, for verification. NULL: out of memory. */
+struct hop_tls *hop_tls_new(struct hop_tls_conf *c, const char *host);
+void hop_tls_free(struct hop_tls *t);
+
+/* Ciphertext that arrived. Returns 0, or -1: out of memory. */
+int hop_tls_feed(struct hop_tls *t, const char *p, size_t n);
+/* Ciphertext to send; consume what was written. */
+struct buf *hop_tls_out(struct hop_tls *t);
+
+/* 1: done. 0: needs input (write hop_tls_out() first). -1: failed, reason appended to why. */
+int hop_tls_handshake(struct hop_tls *t, struct buf *why);
+/* Plaintext that has arrived: octets read into p; 0: none now; -1: the session is over (close_notify or a broken record). */
+int hop_tls_read(struct hop_tls *t, char *p, size_t n);
+/* Encrypts up to n octets into hop_tls_out(); returns how many, -1: the session is over. */
+int hop_tls_write(struct hop_tls *t, const char *p, size_t n);
+/* Queues close_notify. */
+void hop_tls_bye(struct hop_tls *t);
+/* "TLSv1.3 TLS_AES_256_GCM_SHA384" */
+const char *hop_tls_describe(const struct hop_tls *t);
+
+#endif

@@ -1,0 +1,197 @@
+/* One message through a relay stage: row to engine message, one or more rounds over the hop, then the decision. */
+#include "relay.h"
+
+#include "base/arena.h"
+#include "hop_socket.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum {
+	MARGIN_MS = 3000,      /* left of MAX_RUNTIME for writing the outcome */
+	HANG_MS = 1000,        /* a failed connection that took this long is a hanging hop … */
+	LEAVE_ALONE_MS = 10000, /* … which is left alone this long, so that one dead hop does not cost every message its time-out */
+	TEXTS_MAX = 1024 * 1024,
+	LOG_RCPTS_MAX = 20,    /* recipients of one message that get a log line */
+};
+
+static void say(const struct pepsi_host *host, struct pepsi_msg *msg, int32_t level, const struct buf *b)
+{
+	host->log(msg, level, buf_z(b));
+}
+
+int32_t relay_open(const struct pepsi_host *host, const struct pepsi_conf *conf, bool lmtp, void **ret_worker)
+{
+	struct relay *r = calloc(1, sizeof *r);
+	struct buf why = BUF_INIT(1024);
+	if (!r)
+		return PEPSI_RETRY;
+	if (relay_configure(r, host, conf, lmtp, &why) == 0)
+		r->hop = hop_new(&r->conf, &why);
+	if (!r->hop) {
+		host->log(NULL, PEPSI_LOG_ERROR, why.n ? why.p : "out of memory");
+		buf_free(&why);
+		relay_close(r);
+		return PEPSI_PERMANENT;
+	}
+	r->policy.hop = hop_name(r->hop);
+	*ret_worker = r;
+	return PEPSI_OK;
+}
+
+void relay_close(void *worker)
+{
+	struct relay *r = worker;
+	if (!r)
+		return;
+	hop_free(r->hop);
+	relay_unconfigure(r);
+	free(r);
+}
+
+static struct str get(const struct pepsi_host *host, struct pepsi_msg *msg, const char *path)
+{
+	struct pepsi_str s;
+	return host->state_get(msg, path, &s) == PEPSI_OK ? str_n(s.p, s.n) : STR_NULL;
+}
+
+/* The row as the engine wants it. m->rcpts has room. */
+static int32_t load(const struct pepsi_host *host, struct pepsi_msg *msg, struct smtp_client_msg *m)
+{
+	struct pepsi_str h, b, from = host->mail_from(msg), dsn;
+	int32_t r = host->headers(msg, &h);
+	if (r == PEPSI_OK)
+		r = host->body(msg, &b);
+	if (r != PEPSI_OK)
+		return r;
+	m->headers = str_n(h.p, h.n);
+	m->body = str_n(b.p, b.n);
+	m->mail_from = str_n(from.p, from.n);
+	m->smtputf8 = str_eq(get(host, msg, "origin.smtputf8"), STR("true"));
+	m->body_8bit = str_eq(get(host, msg, "origin.body"), STR("8BITMIME"));
+	bool has_dsn = host->state_get(msg, "dsn", &dsn) == PEPSI_OK;
+	if (has_dsn) {
+		m->ret = get(host, msg, "dsn.ret");
+		m->envid = get(host, msg, "dsn.envid");
+	}
+	for (size_t i = 0; i < m->n_rcpts; i++) {
+		struct pepsi_str a = host->rcpt(msg, i);
+		char path[64];
+		m->rcpts[i].address = str_n(a.p, a.n);
+		if (!has_dsn)
+			continue;
+		snprintf(path, sizeof path, "dsn.rcpt.%zu.notify", i);
+		m->rcpts[i].notify = get(host, msg, path);
+		snprintf(path, sizeof path, "dsn.rcpt.%zu.orcpt", i);
+		m->rcpts[i].orcpt = get(host, msg, path);
+	}
+	return PEPSI_OK;
+}
+
+/* "Too many recipients" (RFC 5321 §4.5.3.1.10), in both spellings, told from a full mailbox. */
+static bool too_many(const struct smtp_result *r)
+{
+	return r->outcome == SMTP_OUT_TRANSIENT && r->phase == SMTP_PHASE_RCPT && (r->code == 452 || r->code == 552) &&
+	    (!r->status[0] || !strcmp(r->status + 1, ".5.3"));
+}
+
+/* Sends; recipients the peer only had no room for go in further transactions, as long as each takes some. */
+static void rounds(struct relay *r, struct smtp_client_msg *m, int64_t until, struct arena *texts, struct hop_report *rep)
+{
+	hop_send(r->hop, m, until, rep);
+	struct smtp_client_rcpt *some = NULL;
+	for (;;) {
+		size_t n = 0, ok = 0;
+		for (size_t i = 0; i < m->n_rcpts; i++) {
+			n += too_many(&m->rcpts[i].result);
+			ok += m->rcpts[i].result.outcome == SMTP_OUT_OK;
+		}
+		if (!n || !ok || hop_now_ms() >= until)
+			break;
+		if (!some)
+			some = calloc(n, sizeof *some);
+		if (!some)
+			break;
+		struct smtp_client_msg part = *m;
+		struct hop_report again;
+		size_t k = 0, taken = 0;
+		for (size_t i = 0; i < m->n_rcpts; i++) {
+			struct smtp_result *res = &m->rcpts[i].result;
+			struct str copy = arena_str(texts, res->text); /* the engine's live until its next message only */
+			res->text = copy.p ? copy : STR("");
+			if (too_many(res))
+				some[k++] = m->rcpts[i];
+		}
+		part.rcpts = some;
+		part.n_rcpts = n;
+		hop_send(r->hop, &part, until, &again);
+		k = 0;
+		for (size_t i = 0; i < m->n_rcpts; i++)
+			if (too_many(&m->rcpts[i].result)) {
+				m->rcpts[i].result = some[k].result;
+				taken += !too_many(&some[k++].result);
+			}
+		if (!taken || !again.connected)
+			break;
+	}
+	free(some);
+}
+
+static void log_results(const struct relay *r, const struct pepsi_host *host, struct pepsi_msg *msg,
+    const struct smtp_client_msg *m, const struct hop_report *rep)
+{
+	struct buf b = BUF_INIT(4096);
+	for (size_t i = 0; i < m->n_rcpts && i < LOG_RCPTS_MAX; i++) {
+		const struct smtp_client_rcpt *to = &m->rcpts[i];
+		enum relay_verdict v = relay_judge(&to->result);
+		buf_reset(&b);
+		buf_addf(&b, "%s to=<%.*s> hop=%s%s%s phase=%s code=%u status=%s reply=\"%.*s\"",
+		    v == RELAY_OK ? "relayed" : v == RELAY_RETRY ? "deferred" : "refused", STR_ARG(to->address), r->policy.hop,
+		    rep->tls ? " tls=" : "", rep->tls ? rep->tls_text : "", smtp_phase_name(to->result.phase), to->result.code,
+		    to->result.status[0] ? to->result.status : "-", STR_ARG(to->result.text));
+		say(host, msg, v == RELAY_OK ? PEPSI_LOG_INFO : PEPSI_LOG_WARN, &b);
+	}
+	if (m->n_rcpts > LOG_RCPTS_MAX) {
+		buf_reset(&b);
+		buf_addf(&b, "and %zu more recipients", m->n_rcpts - LOG_RCPTS_MAX);
+		say(host, msg, PEPSI_LOG_INFO, &b);
+	}
+	buf_free(&b);
+}
+
+int32_t relay_process(void *worker, const struct pepsi_host *host, struct pepsi_msg *msg)
+{
+	struct relay *r = worker;
+	struct smtp_client_msg m = { .n_rcpts = host->n_rcpt(msg) };
+	struct hop_report rep = { 0 };
+	int64_t now = hop_now_ms(), left = host->runtime_left_ms(msg);
+	bool counted = true;
+	if (!m.n_rcpts)
+		return PEPSI_PERMANENT;
+	m.rcpts = calloc(m.n_rcpts, sizeof *m.rcpts);
+	struct arena *texts = arena_new(TEXTS_MAX);
+	int32_t ret = PEPSI_RETRY;
+	if (m.rcpts && texts)
+		ret = load(host, msg, &m);
+	if (!m.rcpts || !texts || ret != PEPSI_OK)
+		goto out;
+	if (now < r->down_until) {
+		counted = false;
+		for (size_t i = 0; i < m.n_rcpts; i++)
+			m.rcpts[i].result = (struct smtp_result){ .outcome = SMTP_OUT_LOST, .phase = SMTP_PHASE_CONNECT,
+				.status = "4.4.1", .text = str_from(r->down_text) };
+	} else {
+		rounds(r, &m, now + (left > 2 * MARGIN_MS ? left - MARGIN_MS : left / 2), texts, &rep);
+		if (!rep.connected && hop_now_ms() - now >= HANG_MS) {
+			struct str t = m.rcpts[0].result.text;
+			r->down_until = hop_now_ms() + LEAVE_ALONE_MS;
+			snprintf(r->down_text, sizeof r->down_text, "%.*s", STR_ARG(t));
+		}
+	}
+	log_results(r, host, msg, &m, &rep);
+	ret = relay_decide(&r->policy, host, msg, &m, !rep.dsn, counted);
+out:
+	free(m.rcpts);
+	arena_free(texts);
+	return ret;
+}

@@ -1,0 +1,68 @@
+/* A relay stage: rows to a next hop by SMTP or LMTP. The two modules differ in their option tables and in `lmtp`; all
+ * else is here. */
+#ifndef COMMON_RELAY_H
+#define COMMON_RELAY_H
+
+#include "hop.h"
+
+#include <pepsi/stage.h>
+
+/* The options both modules have, for their tables. */
+#define RELAY_OPTIONS                                                                                                  \
+	{ "HELO", PEPSI_OPT_STRING, 0, NULL, 0, 0, NULL, "our name towards the next hop; default: HOSTNAME of [pepsi]" },   \
+	{ "TLS_VERIFY", PEPSI_OPT_BOOL, 0, "YES", 0, 0, NULL,                                                             \
+	    "with TLS = require: the certificate must be valid and name HOST" },                                          \
+	{ "TLS_CA_FILE", PEPSI_OPT_PATH, 0, NULL, 0, 0, NULL, "trusted certificates (PEM); default: the system's" },        \
+	{ "CONNECT_TIMEOUT", PEPSI_OPT_DURATION, 0, "30 s", 1, 3600, NULL, "for connecting, the banner, EHLO and TLS, each" }, \
+	{ "COMMAND_TIMEOUT", PEPSI_OPT_DURATION, 0, "5 min", 1, 3600, NULL, "for each reply" },                            \
+	{ "DATA_TIMEOUT", PEPSI_OPT_DURATION, 0, "10 min", 1, 7200, NULL, "for content without progress and for its reply" }, \
+	{ "IDLE_TIMEOUT", PEPSI_OPT_DURATION, 0, "10 s", 0, 300, NULL,                                                     \
+	    "a connection unused for longer is replaced when the next message comes" },                                    \
+	{ "RETRY_MIN", PEPSI_OPT_DURATION, 0, "1 min", 1, 86400, NULL, "wait after the first failure; doubles each time" },  \
+	{ "RETRY_MAX", PEPSI_OPT_DURATION, 0, "1 h", 1, 604800, NULL, "longest wait between two attempts" },               \
+	{ "DELAY_WARNING", PEPSI_OPT_DURATION, 0, "0 s", 0, 2592000, NULL,                                                \
+	    "tell the sender once when a message waits longer than this (through BOUNCE_STAGE); 0: never" }
+
+int32_t relay_validate(const struct pepsi_host *host, const struct pepsi_conf *conf, struct pepsi_report *report, bool lmtp);
+int32_t relay_open(const struct pepsi_host *host, const struct pepsi_conf *conf, bool lmtp, void **ret_worker);
+int32_t relay_process(void *worker, const struct pepsi_host *host, struct pepsi_msg *msg);
+void relay_close(void *worker);
+
+/* -- inside, and for tests */
+
+struct relay_policy {
+	int64_t retry_min, retry_max; /* seconds */
+	int64_t delay_warning;        /* seconds, 0: off */
+	const char *stage;            /* our own */
+	const char *hop;              /* for texts: "mx.example.net:25" */
+	const char *remote_mta;       /* for reports: "mx.example.net", "[192.0.2.1]", or NULL */
+};
+
+struct relay {
+	struct hop_conf conf;
+	struct relay_policy policy;
+	struct hop *hop;
+	int64_t down_until;   /* monotonic ms: a hop that hangs is left alone until then */
+	char down_text[SMTP_CLIENT_TEXT_MAX + 1];
+	char *strings[8];     /* copies of configuration texts, owned */
+	size_t n_strings;
+};
+
+/* Reads the configuration into r (relay_config.c). Returns 0, or -1 with the reason appended to why. */
+int relay_configure(struct relay *r, const struct pepsi_host *host, const struct pepsi_conf *conf, bool lmtp, struct buf *why);
+void relay_unconfigure(struct relay *r);
+
+enum relay_verdict { RELAY_OK, RELAY_RETRY, RELAY_BOUNCE };
+/* What a result means for its recipient. What the peer says before MAIL is about us and it, not about the message, so a
+ * 5xx there is retried; so is 530 (it wants TLS or a sign-in first: a fault of our configuration). */
+enum relay_verdict relay_judge(const struct smtp_result *r);
+
+/* Seconds to the next attempt: doubles from retry_min with every attempt before, up to retry_max, a quarter more or less
+ * by chance (seed), but not past the end of the lifetime. */
+uint32_t relay_backoff(const struct relay_policy *p, uint64_t attempts, int64_t lifetime_left, uint64_t seed);
+
+/* Turns the results of a message into its terminal. counted: this was a real attempt. Returns what process() returns. */
+int32_t relay_decide(const struct relay_policy *p, const struct pepsi_host *host, struct pepsi_msg *msg,
+    const struct smtp_client_msg *m, bool dsn_here, bool counted);
+
+#endif

@@ -1,0 +1,262 @@
+/* From results per recipient to one terminal: delivered, to be tried again, to be returned, in every mixture. Talks to
+ * the host only; opens nothing. */
+#include "relay.h"
+
+#include <json-c/json.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { ERROR_MAX = 800 };
+
+enum relay_verdict relay_judge(const struct smtp_result *r)
+{
+	switch (r->outcome) {
+	case SMTP_OUT_OK:
+		return RELAY_OK;
+	case SMTP_OUT_PERMANENT:
+		return r->phase < SMTP_PHASE_MAIL || r->code == 530 ? RELAY_RETRY : RELAY_BOUNCE;
+	case SMTP_OUT_NONE:
+	case SMTP_OUT_TRANSIENT:
+	case SMTP_OUT_LOST:
+	case SMTP_OUT_PROTOCOL:
+		break;
+	}
+	return RELAY_RETRY;
+}
+
+uint32_t relay_backoff(const struct relay_policy *p, uint64_t attempts, int64_t lifetime_left, uint64_t seed)
+{
+	int64_t wait = p->retry_min < 1 ? 1 : p->retry_min;
+	for (uint64_t i = 0; i < attempts && wait < p->retry_max; i++)
+		wait *= 2;
+	if (wait > p->retry_max)
+		wait = p->retry_max < 1 ? 1 : p->retry_max;
+	/* splitmix64: many messages that failed together must not come back together */
+	seed += UINT64_C(0x9e3779b97f4a7c15);
+	seed = (seed ^ (seed >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+	seed = (seed ^ (seed >> 27)) * UINT64_C(0x94d049bb133111eb);
+	seed ^= seed >> 31;
+	wait = wait - wait / 4 + (int64_t)(seed % (uint64_t)(wait / 2 + 1));
+	if (lifetime_left > 0 && wait > lifetime_left)
+		wait = lifetime_left;
+	return wait < 1 ? 1 : wait > UINT32_MAX ? UINT32_MAX : (uint32_t)wait;
+}
+
+static void add(struct json_object *o, const char *key, struct str s)
+{
+	if (s.n)
+		json_object_object_add(o, key, json_object_new_string_len(s.p, s.n > INT32_MAX ? INT32_MAX : (int)s.n));
+}
+
+/* "550 5.1.1 no such user" */
+static void reply_text(struct buf *b, const struct smtp_result *r)
+{
+	if (r->code)
+		buf_addf(b, "%u ", r->code);
+	if (r->status[0] && r->code)
+		buf_addf(b, "%s ", r->status);
+	buf_adds(b, r->text);
+}
+
+static struct json_object *rcpt_json(const struct relay_policy *p, const struct smtp_client_rcpt *to, bool expired)
+{
+	struct json_object *o = json_object_new_object();
+	const struct smtp_result *r = &to->result;
+	struct buf b = BUF_INIT(ERROR_MAX);
+	add(o, "failed_recipient", to->address);
+	if (expired)
+		buf_addz(&b, "delivery time expired; last attempt: ");
+	reply_text(&b, r);
+	add(o, "diagnostic", buf_str(&b));
+	buf_free(&b);
+	if (r->code && p->remote_mta)
+		add(o, "remote_mta", str_from(p->remote_mta));
+	if (r->code)
+		json_object_object_add(o, "smtp_code", json_object_new_int((int)r->code));
+	add(o, "enhanced_status", str_from(expired ? "4.4.7" : r->status));
+	add(o, "phase", str_from(smtp_phase_name(r->phase)));
+	if (r->code)
+		add(o, "reply_text", r->text);
+	add(o, "notify", to->notify);
+	add(o, "orcpt", to->orcpt);
+	return o;
+}
+
+/* {"bounce":{…}} for the chosen recipients; "last_error" beside it. Text owned by the object returned. */
+static struct json_object *bounce_json(const struct relay_policy *p, const struct smtp_client_msg *m, const uint32_t *idx,
+    size_t n, const char *kind, bool lifetime_over, const char *last_error)
+{
+	struct json_object *state = json_object_new_object(), *bounce = json_object_new_object();
+	struct json_object *list = json_object_new_array_ext(n > INT32_MAX ? INT32_MAX : (int)n);
+	if (n == 1) { /* the documents' keys, directly */
+		const struct smtp_client_rcpt *to = &m->rcpts[idx[0]];
+		json_object_put(bounce);
+		bounce = rcpt_json(p, to, lifetime_over && relay_judge(&to->result) == RELAY_RETRY);
+	}
+	json_object_object_add(bounce, "kind", json_object_new_string(kind));
+	for (size_t i = 0; i < n; i++) {
+		const struct smtp_client_rcpt *to = &m->rcpts[idx[i]];
+		json_object_array_add(list, rcpt_json(p, to, lifetime_over && relay_judge(&to->result) == RELAY_RETRY));
+	}
+	json_object_object_add(bounce, "rcpts", list);
+	add(bounce, "envid", m->envid);
+	add(bounce, "ret", m->ret);
+	json_object_object_add(state, "bounce", bounce);
+	json_object_object_add(state, "last_error", json_object_new_string(last_error));
+	return state;
+}
+
+static const char *text(struct json_object *o)
+{
+	return json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
+}
+
+/* "mx.example.net:25: rcpt: 450 4.2.0 try again" */
+static void error_text(char *out, size_t size, const struct relay_policy *p, const struct smtp_result *r)
+{
+	struct buf b = BUF_INIT(ERROR_MAX);
+	reply_text(&b, r);
+	snprintf(out, size, "%s: %s: %s", p->hop, smtp_phase_name(r->phase), buf_z(&b));
+	buf_free(&b);
+}
+
+static bool has_word(struct str list, struct str word)
+{
+	struct str w;
+	while (str_word(&list, ",", &w))
+		if (str_ieq(w, word))
+			return true;
+	return false;
+}
+
+struct sorted {
+	uint32_t *ok, *retry, *bounce;
+	size_t n_ok, n_retry, n_bounce;
+	bool success_wanted; /* somebody asked to hear of a success that we would have to report */
+};
+
+static uint64_t attempts_before(const struct pepsi_host *host, struct pepsi_msg *msg)
+{
+	struct pepsi_str s;
+	uint64_t n = 0;
+	if (host->state_get(msg, "attempts", &s) == PEPSI_OK && str_u64(str_n(s.p, s.n), 1u << 30, &n))
+		n = 0;
+	return n;
+}
+
+/* A row that goes on waiting, perhaps telling the sender so. Returns NULL or the merge for the row; *delay: clone for the
+ * sender or untouched. */
+static struct json_object *wait_json(const struct relay_policy *p, const struct pepsi_host *host, struct pepsi_msg *msg,
+    const struct smtp_client_msg *m, const struct sorted *s, uint64_t attempts, const char *error, struct json_object **delay)
+{
+	struct json_object *o = json_object_new_object();
+	struct pepsi_str sent;
+	json_object_object_add(o, "attempts", json_object_new_int64((int64_t)attempts));
+	json_object_object_add(o, "last_error", json_object_new_string(error));
+	if (!p->delay_warning || !host->bounce_stage(msg) || !m->mail_from.n || host->state_get(msg, "delay_sent", &sent) == PEPSI_OK ||
+	    host->now_us() - host->received_at(msg) < p->delay_warning * INT64_C(1000000))
+		return o;
+	uint32_t *told = calloc(s->n_retry, sizeof *told);
+	size_t n = 0;
+	for (size_t i = 0; told && i < s->n_retry; i++) {
+		struct str notify = m->rcpts[s->retry[i]].notify;
+		if (!notify.n || has_word(notify, STR("DELAY"))) /* RFC 3461 §4.1 */
+			told[n++] = s->retry[i];
+	}
+	if (n) {
+		*delay = bounce_json(p, m, told, n, "delay", false, error);
+		json_object_object_add(o, "delay_sent", json_object_new_boolean(1));
+	}
+	free(told);
+	return o;
+}
+
+static int32_t decide(const struct relay_policy *p, const struct pepsi_host *host, struct pepsi_msg *msg,
+    const struct smtp_client_msg *m, const struct sorted *s, bool dsn_here, bool counted)
+{
+	const char *bounce_stage = host->bounce_stage(msg);
+	uint64_t attempts = attempts_before(host, msg);
+	int64_t life = host->lifetime_left(msg);
+	char error[ERROR_MAX + 400];
+	struct json_object *bounce = NULL, *wait = NULL, *delay = NULL;
+	struct pepsi_clone clones[3];
+	size_t n_clones = 0;
+	int32_t r;
+	error_text(error, sizeof error, p, &m->rcpts[s->n_retry ? s->retry[0] : s->bounce[0]].result);
+	if (s->n_bounce) {
+		char why[sizeof error];
+		error_text(why, sizeof why, p, &m->rcpts[s->bounce[0]].result);
+		bounce = bounce_json(p, m, s->bounce, s->n_bounce, "permanent", life <= 0, why);
+		if (s->n_bounce == m->n_rcpts) {
+			/* the whole row, and its id, go where the failure is handled */
+			r = bounce_stage ? host->reroute(msg, bounce_stage, text(bounce)) : host->fail(msg, text(bounce));
+			goto out;
+		}
+		clones[n_clones++] = (struct pepsi_clone){ .abi = PEPSI_ABI_OF(struct pepsi_clone),
+			.stage = bounce_stage ? bounce_stage : p->stage,
+			.status = bounce_stage ? PEPSI_CLONE_PENDING : PEPSI_CLONE_FAILED, .indices = s->bounce, .n = s->n_bounce,
+			.state = text(bounce) };
+	}
+	if (!s->n_retry) {
+		r = host->fan_out(msg, clones, n_clones, s->ok, s->n_ok);
+		if (r == PEPSI_OK)
+			r = host->complete_success(msg, NULL, 0, dsn_here);
+		goto out;
+	}
+	uint32_t secs = relay_backoff(p, attempts, life, (uint64_t)host->id(msg) ^ (uint64_t)host->now_us());
+	wait = wait_json(p, host, msg, m, s, attempts + counted, error, &delay);
+	if (s->n_ok && (host->next_stage(msg) || s->success_wanted)) {
+		/* the delivered ones still have a way to go: they keep this row, the waiting ones get one of their own */
+		clones[n_clones++] = (struct pepsi_clone){ .abi = PEPSI_ABI_OF(struct pepsi_clone), .stage = p->stage,
+			.status = PEPSI_CLONE_RETRY, .retry_s = secs, .indices = s->retry, .n = s->n_retry, .state = text(wait) };
+		r = host->fan_out(msg, clones, n_clones, s->ok, s->n_ok);
+		if (r == PEPSI_OK)
+			r = host->complete_success(msg, NULL, 0, dsn_here);
+		goto out;
+	}
+	if (delay)
+		clones[n_clones++] = (struct pepsi_clone){ .abi = PEPSI_ABI_OF(struct pepsi_clone), .stage = bounce_stage,
+			.indices = s->retry, .n = s->n_retry, .state = text(delay) };
+	bool all = s->n_retry == m->n_rcpts;
+	if (all && !n_clones)
+		r = host->pause(msg, text(wait), secs);
+	else
+		r = host->pause_with(msg, text(wait), secs, all ? NULL : s->retry, all ? 0 : s->n_retry, clones, n_clones);
+out:
+	json_object_put(bounce);
+	json_object_put(wait);
+	json_object_put(delay);
+	return r;
+}
+
+int32_t relay_decide(const struct relay_policy *p, const struct pepsi_host *host, struct pepsi_msg *msg,
+    const struct smtp_client_msg *m, bool dsn_here, bool counted)
+{
+	struct sorted s = { 0 };
+	bool over = host->lifetime_left(msg) <= 0;
+	size_t n_ok = 0;
+	for (size_t i = 0; i < m->n_rcpts; i++)
+		n_ok += relay_judge(&m->rcpts[i].result) == RELAY_OK;
+	if (n_ok == m->n_rcpts)
+		return host->complete_success(msg, NULL, 0, dsn_here);
+	uint32_t *idx = calloc(m->n_rcpts, 3 * sizeof *idx);
+	if (!idx)
+		return PEPSI_RETRY;
+	s.ok = idx;
+	s.retry = idx + m->n_rcpts;
+	s.bounce = idx + 2 * m->n_rcpts;
+	for (size_t i = 0; i < m->n_rcpts; i++) {
+		enum relay_verdict v = relay_judge(&m->rcpts[i].result);
+		if (v == RELAY_OK) {
+			s.ok[s.n_ok++] = (uint32_t)i;
+			s.success_wanted |= dsn_here && has_word(m->rcpts[i].notify, STR("SUCCESS"));
+		} else if (v == RELAY_RETRY && !over) {
+			s.retry[s.n_retry++] = (uint32_t)i;
+		} else {
+			s.bounce[s.n_bounce++] = (uint32_t)i;
+		}
+	}
+	int32_t r = decide(p, host, msg, m, &s, dsn_here, counted);
+	free(idx);
+	return r;
+}

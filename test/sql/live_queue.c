@@ -1,0 +1,474 @@
+/* The asynchronous queue calls against a real server: admission, claims, requeueing, recovery, statistics, views. */
+#include "live.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static struct store_conn *in, *db;
+
+static int setup(void **state)
+{
+	if (live_setup(state) < 0)
+		return -1;
+	in = live_open("pepsi-ingress", false);
+	db = live_open("pepsi", true);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	store_conn_close(in);
+	store_conn_close(db);
+	return live_teardown(state);
+}
+
+/* Where a callback leaves what it was given. */
+struct got {
+	bool done;
+	enum store_rc rc;
+	size_t n;
+	int64_t ids[2000], next_due, total;
+	enum store_rc rcs[2000];
+	unsigned stages[2000];
+	struct store_counts counts;
+	bool ended;
+	char text[65536];
+};
+
+static void on_ids(void *arg, enum store_rc rc, const int64_t *ids, size_t n)
+{
+	struct got *g = arg;
+
+	g->rc = rc;
+	g->n = n;
+	for (size_t i = 0; i < n; i++)
+		g->ids[i] = ids[i];
+	g->done = true;
+}
+
+static void on_admit(void *arg, const enum store_rc *rcs, size_t n)
+{
+	struct got *g = arg;
+
+	assert_false(g->done);
+	memcpy(g->rcs, rcs, n * sizeof(*rcs));
+	g->n = n;
+	g->done = true;
+}
+
+static void on_claim(void *arg, enum store_rc rc, const struct store_claimed *rows, size_t n)
+{
+	struct got *g = arg;
+
+	g->rc = rc;
+	g->n = n;
+	for (size_t i = 0; i < n; i++) {
+		g->ids[i] = rows[i].id;
+		g->stages[i] = rows[i].stage;
+	}
+	g->done = true;
+}
+
+static void on_due(void *arg, enum store_rc rc, unsigned n, int64_t next_due)
+{
+	struct got *g = arg;
+
+	g->rc = rc;
+	g->n = n;
+	g->next_due = next_due;
+	g->done = true;
+}
+
+static void on_count(void *arg, enum store_rc rc, unsigned n)
+{
+	struct got *g = arg;
+
+	g->rc = rc;
+	g->n = n;
+	g->done = true;
+}
+
+static void on_blame(void *arg, enum store_rc rc, bool ended)
+{
+	struct got *g = arg;
+
+	g->rc = rc;
+	g->ended = ended;
+	g->done = true;
+}
+
+static void on_done(void *arg, enum store_rc rc, const char *err)
+{
+	struct got *g = arg;
+
+	(void)err;
+	g->rc = rc;
+	g->done = true;
+}
+
+static void on_counts(void *arg, enum store_rc rc, const struct store_counts *counts)
+{
+	struct got *g = arg;
+
+	g->rc = rc;
+	g->counts = *counts;
+	g->done = true;
+}
+
+static void on_json(void *arg, enum store_rc rc, const char *json, const char *err)
+{
+	struct got *g = arg;
+
+	(void)err;
+	g->rc = rc;
+	snprintf(g->text, sizeof(g->text), "%s", json ? json : "");
+	g->done = true;
+}
+
+static void on_data(void *arg, enum store_rc rc, struct str data, int64_t total)
+{
+	struct got *g = arg;
+
+	g->rc = rc;
+	g->n = data.n;
+	g->total = total;
+	assert_true(data.n < sizeof(g->text));
+	memcpy(g->text, data.p ? data.p : "", data.n);
+	g->text[data.n] = '\0';
+	g->done = true;
+}
+
+static struct got got; /* of the call made last */
+
+#define CALL(call)                                                                                                     \
+	do {                                                                                                             \
+		memset(&got, 0, sizeof(got));                                                                              \
+		call;                                                                                                        \
+		assert_false(got.done); /* never from inside */                                                            \
+		live_until(&got.done);                                                                                     \
+	} while (0)
+
+static void reserve(int64_t *ids, unsigned n)
+{
+	CALL(store_reserve_ids(in, n, on_ids, &got));
+	assert_int_equal(got.rc, STORE_OK);
+	assert_int_equal(got.n, n);
+	memcpy(ids, got.ids, n * sizeof(*ids));
+}
+
+static const struct str one_rcpt[] = { STR_INIT("bob@example.test") };
+
+static struct store_message message(int64_t id, const char *stage)
+{
+	return (struct store_message){ .id = id, .stage = stage, .received_at = INT64_C(1700000000123456), .mail_from = STR("ann@example.org"),
+		.rcpts = one_rcpt, .n_rcpts = 1, .state = STR("{\"origin\":{\"ip\":\"192.0.2.1\"}}"), .headers = STR("Subject: x\r\n"),
+		.body = STR("body\r\n") };
+}
+
+static void wipe(void)
+{
+	live_sql("UPDATE pepsi.workqueue SET status = 'pending'");
+	live_sql("DELETE FROM pepsi.workqueue");
+}
+
+static void test_admit(void **state)
+{
+	static const struct str three[] = { STR_INIT("a@b"), STR_INIT(""), STR_INIT("\xc3\xa9@d") };
+	struct store_message m[3];
+	char *big = malloc(3000000);
+	int64_t ids[3];
+
+	(void)state;
+	wipe();
+	reserve(ids, 3);
+	for (int i = 0; i < 3; i++)
+		m[i] = message(ids[i], "init");
+	m[0].running = true;
+	m[1].rcpts = three;
+	m[1].n_rcpts = 3;
+	m[1].headers = STR("\x00\xff\r\n");
+	m[1].body = STR("");
+	for (size_t i = 0; i < 3000000; i++)
+		big[i] = (char)(i * 7);
+	m[2].body = str_n(big, 3000000); /* a statement of its own in the same transaction */
+	m[2].mail_from = STR_NULL;
+	CALL(store_admit(in, m, 3, on_admit, &got));
+	assert_int_equal(got.n, 3);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(got.rcs[i], STORE_OK);
+	assert_string_equal(live_sql("SELECT string_agg(status || ' ' || mail_from || ' ' || rcpt_to::text || ' ' || octet_length(body) || ' ' || (w.id = b.id), E'\\n' ORDER BY w.id) FROM pepsi.workqueue w JOIN pepsi.workqueue_body b ON b.id = body_id"),
+	    "running ann@example.org {bob@example.test} 6 true\npending ann@example.org {a@b,\"\",\xc3\xa9@d} 0 true\n"
+	    "pending  {bob@example.test} 3000000 true");
+	assert_string_equal(live_sql("SELECT encode(headers, 'hex') FROM pepsi.workqueue ORDER BY id OFFSET 1 LIMIT 1"), "00ff0d0a");
+	assert_string_equal(live_sql("SELECT (extract(epoch FROM received_at) * 1000000)::bigint || ' ' || sender_key FROM pepsi.workqueue LIMIT 1"),
+	    "1700000000123456 192.0.2.1");
+	assert_int_equal(live_sql_int("SELECT count(DISTINCT xmin::text) FROM pepsi.workqueue"), 1); /* one commit */
+	live_check_books();
+	free(big);
+}
+
+static void test_admit_bad_row(void **state)
+{
+	struct store_message m[40];
+	int64_t ids[40];
+	long long received = live_sql_int("SELECT sum(received) FROM pepsi.flow_stats");
+	static const struct str nul[] = { STR_INIT("a\0b@c") };
+
+	(void)state;
+	wipe();
+	reserve(ids, 40);
+	for (int i = 0; i < 40; i++)
+		m[i] = message(ids[i], "init");
+	m[7].state = STR("{not json");
+	m[8].state = STR("[1]");
+	m[9].mail_from = STR("\xff@x");
+	m[10].rcpts = nul;
+	m[11].stage = "";
+	m[39].id = m[38].id;
+	CALL(store_admit(in, m, 40, on_admit, &got));
+	for (int i = 0; i < 40; i++)
+		assert_int_equal(got.rcs[i], (i >= 7 && i <= 11) || i == 39 ? STORE_REFUSED : STORE_OK);
+	assert_int_equal(live_sql_int("SELECT count(*) FROM pepsi.workqueue"), 34);
+	assert_int_equal(live_sql_int("SELECT sum(received) FROM pepsi.flow_stats") - received, 34);
+	live_check_books();
+	/* A batch of one that fails is answered once, too. */
+	CALL(store_admit(in, &m[7], 1, on_admit, &got));
+	assert_int_equal(got.rcs[0], STORE_REFUSED);
+}
+
+static void test_admit_many(void **state)
+{
+	static struct store_message m[1000];
+	static int64_t ids[1000];
+
+	(void)state;
+	wipe();
+	reserve(ids, 1000);
+	for (int i = 0; i < 1000; i++)
+		m[i] = message(ids[i], "init");
+	CALL(store_admit(in, m, 1000, on_admit, &got));
+	for (int i = 0; i < 1000; i++)
+		assert_int_equal(got.rcs[i], STORE_OK);
+	assert_int_equal(live_sql_int("SELECT count(*) FROM pepsi.workqueue"), 1000);
+	live_check_books();
+}
+
+static void add(const char *stage, int64_t *id)
+{
+	struct store_message m;
+
+	reserve(id, 1);
+	m = message(*id, stage);
+	CALL(store_admit(in, &m, 1, on_admit, &got));
+	assert_int_equal(got.rcs[0], STORE_OK);
+}
+
+static void test_claim(void **state)
+{
+	const char *stages[] = { "none", "b", "a" };
+	int32_t limits[] = { 5, 1, 2 };
+	int64_t a[3], b[2];
+
+	(void)state;
+	wipe();
+	for (int i = 0; i < 3; i++)
+		add("a", &a[i]);
+	for (int i = 0; i < 2; i++)
+		add("b", &b[i]);
+	CALL(store_claim(db, stages, limits, 3, on_claim, &got));
+	assert_int_equal(got.rc, STORE_OK);
+	assert_int_equal(got.n, 3);
+	for (size_t i = 0; i < 3; i++)
+		assert_true((got.stages[i] == 1 && got.ids[i] == b[0]) || (got.stages[i] == 2 && (got.ids[i] == a[0] || got.ids[i] == a[1])));
+	assert_int_equal(live_sql_int("SELECT count(*) FROM pepsi.workqueue WHERE status = 'running'"), 3);
+	limits[1] = 0;
+	CALL(store_claim(db, stages, limits, 3, on_claim, &got));
+	assert_int_equal(got.n, 1);
+	assert_int_equal(got.ids[0], a[2]);
+
+	/* What a dead worker left, and release. */
+	CALL(store_still_running(db, "a", (const int64_t[]){ a[0], b[0], b[1], a[2], 999999999 }, 5, on_ids, &got));
+	assert_int_equal(got.n, 2);
+	assert_int_equal(got.ids[0], a[0]);
+	assert_int_equal(got.ids[1], a[2]);
+	CALL(store_release(db, (const int64_t[]){ a[0], b[1], 999999999 }, 3, on_count, &got));
+	assert_int_equal(got.n, 1);
+	CALL(store_release(db, NULL, 0, on_count, &got));
+	assert_int_equal(got.n, 3);
+	assert_int_equal(live_sql_int("SELECT count(*) FROM pepsi.workqueue WHERE status = 'pending'"), 5);
+	live_check_books();
+}
+
+static void test_due(void **state)
+{
+	int64_t id[3];
+
+	(void)state;
+	wipe();
+	CALL(store_requeue_due(db, on_due, &got));
+	assert_int_equal(got.n, 0);
+	assert_int_equal(got.next_due, 0);
+	for (int i = 0; i < 3; i++)
+		add("a", &id[i]);
+	live_sql("UPDATE pepsi.workqueue SET status = 'paused', timeout = '2001-01-01' WHERE id = (SELECT min(id) FROM pepsi.workqueue)");
+	live_sql("UPDATE pepsi.workqueue SET status = 'paused', timeout = '2100-01-01 00:00:00+00' WHERE id = (SELECT max(id) FROM pepsi.workqueue)");
+	CALL(store_requeue_due(db, on_due, &got));
+	assert_int_equal(got.rc, STORE_OK);
+	assert_int_equal(got.n, 1);
+	assert_int_equal(got.next_due, INT64_C(4102444800000000));
+	assert_int_equal(live_sql_int("SELECT count(*) FROM pepsi.workqueue WHERE status = 'pending' AND timeout IS NULL"), 2);
+}
+
+static void test_blame(void **state)
+{
+	const char *stages[] = { "a" };
+	int64_t id;
+
+	(void)state;
+	wipe();
+	add("a", &id);
+	for (unsigned i = 1; i <= 3; i++) {
+		CALL(store_claim(db, stages, (const int32_t[]){ 1 }, 1, on_claim, &got));
+		assert_int_equal(got.n, 1);
+		CALL(store_blame(db, id, false, 3, "{\"error\":\"signal 11\"}", on_blame, &got));
+		assert_int_equal(got.rc, STORE_OK);
+		assert_int_equal(got.ended, i == 3);
+	}
+	assert_string_equal(live_sql("SELECT status || ' ' || (state ->> 'failed_at' > '2020') || ' ' || (state #>> '{dispatch_error,crashes}')"
+		" || pepsi.last_error(state) FROM pepsi.workqueue"), "failed true 3signal 11");
+	/* Not running: nothing. */
+	CALL(store_blame(db, id, true, 1, NULL, on_blame, &got));
+	assert_int_equal(got.rc, STORE_OK);
+	assert_false(got.ended);
+	live_sql("UPDATE pepsi.workqueue SET status = 'running'");
+	CALL(store_blame(db, id, true, 1, NULL, on_blame, &got));
+	assert_true(got.ended);
+	assert_string_equal(live_sql("SELECT status FROM pepsi.workqueue"), "timeout");
+	/* A report that is no JSON is refused, not taken apart. */
+	live_sql("UPDATE pepsi.workqueue SET status = 'running'");
+	CALL(store_blame(db, id, true, 1, "'; DROP TABLE", on_blame, &got));
+	assert_int_equal(got.rc, STORE_REFUSED);
+}
+
+static void test_views(void **state)
+{
+	struct store_filter any = { .id = 0 };
+	int64_t id[3];
+
+	(void)state;
+	wipe();
+	for (int i = 0; i < 3; i++)
+		add(i ? "b" : "a", &id[i]);
+	live_sql("UPDATE pepsi.workqueue SET status = 'paused', timeout = '2100-01-01', state = state || '{\"last_error\":\"450 \\\"later\\\"\"}' WHERE stage = 'a'");
+	CALL(store_counts(db, on_counts, &got));
+	assert_int_equal(got.rc, STORE_OK);
+	assert_int_equal(got.counts.total, 3);
+	assert_int_equal(got.counts.pending, 2);
+	assert_int_equal(got.counts.paused, 1);
+	assert_int_equal(got.counts.running, 0);
+	assert_int_equal(got.counts.accepted, got.counts.delivered + got.counts.bounced + got.counts.discarded + 3);
+	CALL(store_queue_list(db, &any, on_json, &got));
+	assert_int_equal(got.rc, STORE_OK);
+	assert_non_null(strstr(got.text, "\"last_error\" : \"450 \\\"later\\\"\""));
+	assert_non_null(strstr(got.text, "\"next_attempt_at\" : \"2100-01-01T00:00:00.000Z\""));
+	assert_non_null(strstr(got.text, "\"rcpt_to\" : [\"bob@example.test\"]"));
+	CALL(store_queue_list(db, &(struct store_filter){ .sender = "@EXAMPLE.org", .recipient = "Bob@example.test", .stage = "b", .status = "pending",
+		.after_id = id[1] }, on_json, &got));
+	assert_non_null(strstr(got.text, "\"id\" : "));
+	assert_null(strstr(got.text + 10, "}, {"));
+	CALL(store_queue_list(db, &(struct store_filter){ .sender = "@ample.org" }, on_json, &got));
+	assert_string_equal(got.text, "[]");
+	CALL(store_queue_list(db, &(struct store_filter){ .status = "nonsense' OR 1=1" }, on_json, &got));
+	assert_string_equal(got.text, "[]");
+	CALL(store_queue_show(db, id[0], on_json, &got));
+	assert_non_null(strstr(got.text, "\"body_size\" : 6"));
+	CALL(store_queue_show(db, 999999999, on_json, &got));
+	assert_string_equal(got.text, "null");
+	/* The raw message, from every offset and in every length. */
+	static const char raw[] = "Subject: x\r\n\r\nbody\r\n";
+	for (size_t off = 0; off <= sizeof(raw); off++)
+		for (int32_t len = 0; len < 24; len += 5) {
+			size_t left = off < sizeof(raw) - 1 ? sizeof(raw) - 1 - off : 0, want = left < (size_t)len ? left : (size_t)len;
+
+			CALL(store_queue_cat(db, id[0], (int64_t)off, len, on_data, &got));
+			assert_int_equal(got.total, sizeof(raw) - 1);
+			assert_int_equal(got.n, want);
+			assert_memory_equal(got.text, raw + (off < sizeof(raw) - 1 ? off : 0), want);
+		}
+	CALL(store_queue_cat(db, 999999999, 0, 10, on_data, &got));
+	assert_int_equal(got.rc, STORE_OK);
+	assert_int_equal(got.total, -1);
+}
+
+static void test_repairs(void **state)
+{
+	struct store_filter any = { .id = 0 }, first;
+	int64_t id[4];
+	long long gone = live_sql_int("SELECT sum(discarded) FROM pepsi.flow_stats");
+
+	(void)state;
+	wipe();
+	for (int i = 0; i < 4; i++)
+		add("a", &id[i]);
+	gone = live_sql_int("SELECT sum(discarded) FROM pepsi.flow_stats");
+	live_sql("UPDATE pepsi.workqueue SET status = 'running' WHERE id = (SELECT max(id) FROM pepsi.workqueue)");
+	live_sql("UPDATE pepsi.workqueue SET status = 'failed', state = state || '{\"dispatch_error\":{}}' WHERE id = (SELECT min(id) FROM pepsi.workqueue)");
+	first = (struct store_filter){ .id = id[0] };
+	CALL(store_queue_retry(db, &any, on_count, &got));
+	assert_int_equal(got.n, 1);
+	assert_int_equal(live_sql_int("SELECT count(*) FROM pepsi.workqueue WHERE state ?| '{failed_at,dispatch_error}'"), 0);
+	CALL(store_queue_set_stage(db, &first, "z", on_count, &got));
+	assert_int_equal(got.n, 1);
+	assert_int_equal(live_sql_int("SELECT count(*) FROM pepsi.workqueue WHERE stage = 'z' AND status = 'pending'"), 1);
+	CALL(store_queue_delete(db, &any, on_count, &got));
+	assert_int_equal(got.n, 3); /* not the running one */
+	assert_int_equal(live_sql_int("SELECT sum(discarded) FROM pepsi.flow_stats") - gone, 3);
+	live_check_books();
+}
+
+static void test_stats(void **state)
+{
+	struct store_stage_delta d[] = { { "init", 10, 500, 1, 2 }, { "out", 1, 2, 3, 4 }, { "init", 1, 1, 1, 1 } };
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		CALL(store_flush_stats(db, d, 3, 5, 6, on_done, &got));
+		assert_int_equal(got.rc, STORE_OK);
+	}
+	CALL(store_flush_stats(db, NULL, 0, 0, 0, on_done, &got));
+	assert_string_equal(live_sql("SELECT messages || ' ' || time_us || ' ' || kills || ' ' || crashes FROM pepsi.stage_stats WHERE stage = 'init'"),
+	    "22 1002 4 6");
+	assert_string_equal(live_sql("SELECT stages || ' ' || messages_failed || ' ' || serialization_failures FROM pepsi.dispatch_stats"), "24 10 12");
+	CALL(store_stats(db, on_json, &got));
+	assert_non_null(strstr(got.text, "\"messages_failed\" : 10"));
+}
+
+/* A role that may not gets a refusal, and its connection goes on. */
+static void test_not_allowed(void **state)
+{
+	(void)state;
+	CALL(store_release(in, NULL, 0, on_count, &got));
+	assert_int_equal(got.rc, STORE_REFUSED);
+	CALL(store_reserve_ids(in, 1, on_ids, &got));
+	assert_int_equal(got.rc, STORE_OK);
+}
+
+static void test_gc(void **state)
+{
+	(void)state;
+	live_sql("INSERT INTO pepsi.workqueue_body SELECT nextval('pepsi.workqueue_id_seq'), 'x' FROM generate_series(1, 3)");
+	CALL(store_body_gc(db, on_count, &got));
+	assert_int_equal(got.n, 3);
+	live_check_books();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_admit), cmocka_unit_test(test_admit_bad_row), cmocka_unit_test(test_admit_many),
+		cmocka_unit_test(test_claim), cmocka_unit_test(test_due), cmocka_unit_test(test_blame), cmocka_unit_test(test_views),
+		cmocka_unit_test(test_repairs), cmocka_unit_test(test_stats), cmocka_unit_test(test_not_allowed), cmocka_unit_test(test_gc),
+	};
+
+	return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,84 @@
+/* JSON text of hostile strings: always valid, never NUL, never broken UTF-8. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "ingress/json.h"
+
+#include <json-c/json.h>
+
+static const struct {
+	struct str in;
+	const char *out;
+} strings[] = {
+	{ STR_INIT(""), "\"\"" },
+	{ STR_INIT("plain text"), "\"plain text\"" },
+	{ STR_INIT("a\"b\\c"), "\"a\\\"b\\\\c\"" },
+	{ STR_INIT("tab\there\r\n"), "\"tab\\u0009here\\u000d\\u000a\"" },
+	{ STR_INIT("nul\0in"), "\"nul\\ufffdin\"" },
+	{ STR_INIT("del\x7f"), "\"del\\u007f\"" },
+	{ STR_INIT("gr\xc3\xbc\xc3\x9f"), "\"gr\xc3\xbc\xc3\x9f\"" },
+	{ STR_INIT("\xe2\x82\xac\xf0\x9f\x98\x80"), "\"\xe2\x82\xac\xf0\x9f\x98\x80\"" },
+	{ STR_INIT("\xff\xfe"), "\"\\u00ff\\u00fe\"" },
+	{ STR_INIT("cut \xe2\x82"), "\"cut \\u00e2\\u0082\"" },
+	{ STR_INIT("\xc0\x80 overlong"), "\"\\u00c0\\u0080 overlong\"" },
+	{ STR_INIT("\xed\xa0\x80 surrogate"), "\"\\u00ed\\u00a0\\u0080 surrogate\"" },
+	{ STR_INIT("\xf4\x90\x80\x80"), "\"\\u00f4\\u0090\\u0080\\u0080\"" },
+};
+
+static void test_strings(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof strings / sizeof *strings; i++) {
+		struct buf b = BUF_INIT(4096);
+		json_put_str(&b, strings[i].in);
+		assert_string_equal(buf_z(&b), strings[i].out);
+		buf_free(&b);
+	}
+}
+
+/* Every pair of octets gives a text that a strict parser takes. */
+static void test_all_pairs(void **state)
+{
+	(void)state;
+	struct json_tokener *t = json_tokener_new();
+	json_tokener_set_flags(t, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
+	for (unsigned i = 0; i < 65536; i++) {
+		const char in[2] = { (char)(i >> 8), (char)i };
+		struct buf b = BUF_INIT(64);
+		json_put_str(&b, str_n(in, 2));
+		assert_true(str_is_utf8(buf_str(&b)));
+		json_tokener_reset(t);
+		struct json_object *o = json_tokener_parse_ex(t, b.p, (int)b.n + 1);
+		if (!o)
+			fail_msg("%04x: %s", i, b.p);
+		assert_int_equal(strlen(json_object_get_string(o)), json_object_get_string_len(o)); /* no NUL */
+		json_object_put(o);
+		buf_free(&b);
+	}
+	json_tokener_free(t);
+}
+
+static void test_members(void **state)
+{
+	(void)state;
+	struct buf b = BUF_INIT(4096);
+	buf_addc(&b, '{');
+	json_put_member(&b, "a", STR("1"));
+	json_put_bool(&b, "b", true);
+	json_put_key(&b, "c");
+	buf_addc(&b, '{');
+	json_put_bool(&b, "d", false);
+	buf_addz(&b, "}}");
+	assert_string_equal(buf_z(&b), "{\"a\":\"1\",\"b\":true,\"c\":{\"d\":false}}");
+	buf_free(&b);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_strings), cmocka_unit_test(test_all_pairs),
+		cmocka_unit_test(test_members) };
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

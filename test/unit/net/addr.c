@@ -1,0 +1,81 @@
+/* Peer addresses: text, counting key, fairness key. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "net/addr.h"
+
+#include <arpa/inet.h>
+#include <string.h>
+
+static const struct {
+	const char *in, *text, *sender_key;
+	int family;
+} cases[] = {
+	{ "192.0.2.1", "192.0.2.1", "192.0.2.1", AF_INET },
+	{ "255.255.255.255", "255.255.255.255", "255.255.255.255", AF_INET },
+	{ "2001:db8::1", "2001:db8::1", "2001:db8::/64", AF_INET6 },
+	{ "2001:db8:1:2:3:4:5:6", "2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64", AF_INET6 },
+	{ "::1", "::1", "::/64", AF_INET6 },
+	{ "::ffff:192.0.2.1", "192.0.2.1", "192.0.2.1", AF_INET },
+};
+
+static struct net_addr make(const char *text)
+{
+	struct net_addr a;
+	struct sockaddr_in v4 = { .sin_family = AF_INET, .sin_port = htons(2525) };
+	struct sockaddr_in6 v6 = { .sin6_family = AF_INET6, .sin6_port = htons(2525) };
+	if (inet_pton(AF_INET, text, &v4.sin_addr) == 1) {
+		net_addr_from(&a, (struct sockaddr *)&v4, sizeof v4);
+	} else {
+		assert_int_equal(inet_pton(AF_INET6, text, &v6.sin6_addr), 1);
+		net_addr_from(&a, (struct sockaddr *)&v6, sizeof v6);
+	}
+	return a;
+}
+
+static void test_forms(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct net_addr a = make(cases[i].in);
+		char key[NET_SENDER_KEY_SIZE];
+		assert_string_equal(a.text, cases[i].text);
+		assert_int_equal(a.family, cases[i].family);
+		assert_int_equal(a.port, 2525);
+		net_addr_sender_key(&a, key);
+		assert_string_equal(key, cases[i].sender_key);
+	}
+}
+
+static void test_keys(void **state)
+{
+	(void)state;
+	struct net_addr a = make("192.0.2.1"), mapped = make("::ffff:192.0.2.1"), b = make("192.0.2.2"), n1 = make("2001:db8::1"),
+			n2 = make("2001:db8::2"), other = make("2001:db8:0:1::1");
+	assert_true(net_addr_key(&a) == net_addr_key(&mapped));
+	assert_true(net_addr_key(&a) != net_addr_key(&b));
+	assert_true(net_addr_key(&n1) == net_addr_key(&n2));
+	assert_true(net_addr_key(&n1) != net_addr_key(&other));
+}
+
+static void test_strange(void **state)
+{
+	(void)state;
+	struct net_addr a;
+	struct sockaddr_in v4 = { .sin_family = AF_INET };
+	const struct sockaddr unix_sa = { .sa_family = AF_UNIX };
+	net_addr_from(&a, &unix_sa, sizeof unix_sa);
+	assert_int_equal(a.family, AF_UNSPEC);
+	assert_string_equal(a.text, "unknown");
+	net_addr_from(&a, (struct sockaddr *)&v4, 4); /* cut short */
+	assert_int_equal(a.family, AF_UNSPEC);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_forms), cmocka_unit_test(test_keys), cmocka_unit_test(test_strange) };
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

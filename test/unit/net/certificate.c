@@ -1,0 +1,47 @@
+#include "certificate.h"
+
+#include <openssl/ec.h>
+#include <openssl/evp.h>
+#include <openssl/pem.h>
+#include <openssl/x509v3.h>
+#include <stdio.h>
+
+static int add_name(X509 *x, const char *host)
+{
+	char san[300];
+	X509V3_CTX ctx;
+	X509V3_set_ctx_nodb(&ctx);
+	X509V3_set_ctx(&ctx, x, x, NULL, NULL, 0);
+	snprintf(san, sizeof san, "DNS:%s", host);
+	X509_EXTENSION *e = X509V3_EXT_conf_nid(NULL, &ctx, NID_subject_alt_name, san);
+	int ok = e && X509_add_ext(x, e, -1) == 1;
+	X509_EXTENSION_free(e);
+	return ok ? 0 : -1;
+}
+
+int certificate_make(const char *host, const char *cert_path, const char *key_path)
+{
+	EVP_PKEY *key = EVP_EC_gen("P-256");
+	X509 *x = X509_new();
+	FILE *c = fopen(cert_path, "we"), *k = fopen(key_path, "we");
+	int ret = -1;
+	if (key && x && c && k) {
+		X509_set_version(x, 2);
+		ASN1_INTEGER_set(X509_get_serialNumber(x), 1);
+		X509_gmtime_adj(X509_getm_notBefore(x), -3600);
+		X509_gmtime_adj(X509_getm_notAfter(x), 3600);
+		X509_NAME_add_entry_by_txt(X509_get_subject_name(x), "CN", MBSTRING_ASC, (const unsigned char *)host, -1, -1, 0);
+		X509_set_issuer_name(x, X509_get_subject_name(x));
+		X509_set_pubkey(x, key);
+		if (add_name(x, host) == 0 && X509_sign(x, key, EVP_sha256()) > 0 && PEM_write_X509(c, x) == 1 &&
+		    PEM_write_PrivateKey(k, key, NULL, NULL, 0, NULL, NULL) == 1)
+			ret = 0;
+	}
+	if (c)
+		fclose(c);
+	if (k)
+		fclose(k);
+	X509_free(x);
+	EVP_PKEY_free(key);
+	return ret;
+}

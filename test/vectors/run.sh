@@ -1,0 +1,16 @@
+#!/bin/sh
+# run.sh PEPSI-VECTORS SOURCE TOPIC FILE...: runs one topic on the suite's files, or skips (77) with a line when the suite is not there.
+# The suite is $PEPSI_VECTORS, else ../shared/vectors beside the source.
+set -u
+prog=$1 source=$2 topic=$3
+shift 3
+suite=${PEPSI_VECTORS:-$source/../shared/vectors}
+for file; do
+	shift
+	if [ ! -r "$suite/$topic/$file" ]; then
+		echo "skipped: no $suite/$topic/$file (set PEPSI_VECTORS to the folder of the public vectors)"
+		exit 77
+	fi
+	set -- "$@" "$suite/$topic/$file"
+done
+exec "$prog" "$topic" "$@"

@@ -1,0 +1,134 @@
+/* pepsi-vectors: reads the files, hands each case to its topic, prints a line per case and the sum. Built, not installed. */
+#include "vectors.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static const struct {
+	const char *name;
+	vectors_topic_fn *judge;
+	const char *about;
+} topics[] = {
+	{ "smtp-data", topic_smtp_data, "dot stuffing and end of data: dot-read.json dot-write.json smuggling.json" },
+	{ "address", topic_address, "addresses under the strict envelope grammar: isemail*.json emailvalidation.json flanker.json" },
+};
+
+struct str vectors_str(struct json_object *o, const char *key)
+{
+	struct json_object *v;
+	if (!json_object_object_get_ex(o, key, &v) || !json_object_is_type(v, json_type_string))
+		return STR_NULL;
+	return str_n(json_object_get_string(v), (size_t)json_object_get_string_len(v));
+}
+
+bool vectors_bool(struct json_object *o, const char *key, bool *ret)
+{
+	struct json_object *v;
+	if (!json_object_object_get_ex(o, key, &v) || !json_object_is_type(v, json_type_boolean))
+		return false;
+	*ret = json_object_get_boolean(v);
+	return true;
+}
+
+static int nibble(char c)
+{
+	return c >= '0' && c <= '9' ? c - '0' : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10 : -1;
+}
+
+int vectors_unhex(struct str hex, struct buf *out)
+{
+	if (hex.n % 2)
+		return -1;
+	for (size_t i = 0; i < hex.n; i += 2) {
+		int high = nibble(hex.p[i]), low = nibble(hex.p[i + 1]);
+		if (high < 0 || low < 0 || buf_addc(out, (char)(high << 4 | low)))
+			return -1;
+	}
+	return 0;
+}
+
+void vectors_escape(struct str s, struct buf *out)
+{
+	for (size_t i = 0; i < s.n; i++) {
+		unsigned char c = (unsigned char)s.p[i];
+		if (c >= 32 && c < 127 && c != '\\')
+			buf_addc(out, s.p[i]);
+		else
+			buf_addf(out, "\\x%02x", c);
+	}
+}
+
+struct tally {
+	unsigned passed, failed;
+};
+
+static void judge_one(vectors_topic_fn *judge, const char *file, size_t index, struct json_object *one, struct tally *t)
+{
+	struct verdict v = { .expected = BUF_INIT(1 << 20), .got = BUF_INIT(1 << 20) };
+	struct buf id = BUF_INIT(4096);
+	struct str named = vectors_str(one, "id");
+	if (!named.p)
+		named = vectors_str(one, "file");
+	if (named.p)
+		vectors_escape(named, &id);
+	else
+		buf_addf(&id, "%s#%zu", file, index);
+	judge(file, one, &v);
+	if (v.ok) {
+		printf("ok %s%s%s%s\n", buf_z(&id), v.note ? " (not as the suite says: " : "", v.note ? v.note : "",
+		    v.note ? ")" : "");
+		t->passed++;
+	} else {
+		printf("FAIL %s expected %s got %s\n", buf_z(&id), buf_z(&v.expected), buf_z(&v.got));
+		t->failed++;
+	}
+	buf_free(&v.expected);
+	buf_free(&v.got);
+	buf_free(&id);
+}
+
+/* Returns 0, or -1: not a file of cases. */
+static int judge_file(vectors_topic_fn *judge, const char *path, struct tally *t)
+{
+	const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
+	struct json_object *root = json_object_from_file(path), *cases;
+	if (!root) {
+		fprintf(stderr, "pepsi-vectors: %s: %s", path, json_util_get_last_err());
+		return -1;
+	}
+	if (!json_object_object_get_ex(root, "cases", &cases) || !json_object_is_type(cases, json_type_array)) {
+		fprintf(stderr, "pepsi-vectors: %s: no array \"cases\"\n", path);
+		json_object_put(root);
+		return -1;
+	}
+	for (size_t i = 0; i < json_object_array_length(cases); i++)
+		judge_one(judge, file, i, json_object_array_get_idx(cases, i), t);
+	json_object_put(root);
+	return 0;
+}
+
+static int usage(void)
+{
+	fprintf(stderr, "usage: pepsi-vectors TOPIC FILE...\n");
+	for (size_t i = 0; i < sizeof topics / sizeof *topics; i++)
+		fprintf(stderr, "  %-12s %s\n", topics[i].name, topics[i].about);
+	return 2;
+}
+
+int main(int argc, char **argv)
+{
+	struct tally t = { 0 };
+	vectors_topic_fn *judge = NULL;
+	int bad = 0;
+	for (size_t i = 0; argc > 1 && i < sizeof topics / sizeof *topics; i++)
+		if (!strcmp(argv[1], topics[i].name))
+			judge = topics[i].judge;
+	if (argc > 1 && !judge)
+		fprintf(stderr, "pepsi-vectors: no topic \"%s\"\n", argv[1]);
+	if (!judge || argc < 3)
+		return usage();
+	for (int i = 2; i < argc; i++)
+		bad |= judge_file(judge, argv[i], &t);
+	printf("%u passed, %u failed\n", t.passed, t.failed);
+	return bad || t.failed || fflush(stdout) ? 1 : 0;
+}

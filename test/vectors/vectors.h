@@ -1,0 +1,31 @@
+/* The conformance vectors program, bin/pepsi-vectors TOPIC FILE…: runs the engines of proto/ against the JSON files of the
+ * public suites. A topic is one row of the table in vectors.c and one function in topic_<name>.c; it judges one case. */
+#ifndef TEST_VECTORS_VECTORS_H
+#define TEST_VECTORS_VECTORS_H
+
+#include "base/buf.h"
+
+#include <json-c/json.h>
+
+/* What a topic says of one case. */
+struct verdict {
+	bool ok;
+	struct buf expected, got; /* one line of text each, printed when not ok */
+	const char *note;         /* why another result than the suite's is right, or NULL */
+};
+
+/* file: the base name of the file the case is from; a topic whose files differ in form looks at it or at the case's keys. */
+typedef void vectors_topic_fn(const char *file, struct json_object *one, struct verdict *v);
+
+vectors_topic_fn topic_smtp_data, topic_address;
+
+/* Helpers for topics. A string member with its length (NUL octets allowed); .p is NULL when there is none. */
+struct str vectors_str(struct json_object *o, const char *key);
+/* A boolean member; *ret untouched and false when there is none. */
+bool vectors_bool(struct json_object *o, const char *key, bool *ret);
+/* Octets of a hex string appended to out. Returns 0, or -1. */
+int vectors_unhex(struct str hex, struct buf *out);
+/* Appends s with everything but printable ASCII as \xNN. */
+void vectors_escape(struct str s, struct buf *out);
+
+#endif
