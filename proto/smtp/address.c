@@ -138,9 +138,9 @@ static int domain(struct cursor *c)
 	return 0;
 }
 
-/* The A-label form, for idn2_free(). Strict IDNA2008 on the lower case of ASCII letters: the mapping of UTS 46, which libidn2 would
- * do by default, repairs (it makes a space of U+00A0 and drops soft hyphens). What comes out is looked at again all the same.
- * libidn2 works on NUL-terminated text; a domain has at most 255 octets. */
+/* The A-label form, for idn2_free(). Strict IDNA2008 on the lower case of ASCII letters: the mapping of UTS 46, which
+ * libidn2 would do by default, repairs (it makes a space of U+00A0 and drops soft hyphens). What comes out is looked
+ * at again all the same. libidn2 works on NUL-terminated text; a domain has at most 255 octets. */
 static int idna(struct str s, char **ret_ascii)
 {
 	uint8_t z[SMTP_DOMAIN_MAX + 1];
@@ -322,7 +322,9 @@ int smtp_path_parse(struct str s, unsigned flags, struct smtp_address *ret, size
 		if (r)
 			return r;
 		if (!at(&c, '>'))
-			return c.p == c.end ? -SMTP_ADDRESS_BRACKET : a.literal ? -SMTP_ADDRESS_LITERAL : -SMTP_ADDRESS_DOMAIN;
+			return c.p == c.end ? -SMTP_ADDRESS_BRACKET :
+			    a.literal   ? -SMTP_ADDRESS_LITERAL :
+					  -SMTP_ADDRESS_DOMAIN;
 	}
 	c.p++;
 	size_t used = (size_t)((const char *)c.p - s.p);
@@ -443,7 +445,8 @@ int smtp_address_canonical(const struct smtp_address *a, struct buf *out)
 		return buf_adds(out, a->address);
 	struct buf plain = BUF_INIT(SMTP_LOCAL_MAX);
 	int r = smtp_local_unquote(a->local, &plain);
-	struct cursor c = { (const unsigned char *)buf_z(&plain), (const unsigned char *)buf_z(&plain) + plain.n, true, false };
+	const unsigned char *start = (const unsigned char *)buf_z(&plain);
+	struct cursor c = { start, start + plain.n, true, false };
 	if (!r && !dot_string(&c) && c.p == c.end) {
 		r = buf_adds(out, buf_str(&plain));
 	} else if (!r) {

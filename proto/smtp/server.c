@@ -232,7 +232,8 @@ static struct answer choose(const struct smtp_reply *r, unsigned low, unsigned h
 	return a;
 }
 
-static void say_answer(struct smtp_server *s, const struct smtp_reply *r, unsigned code, const char *status, const char *text)
+static void say_answer(struct smtp_server *s, const struct smtp_reply *r, unsigned code, const char *status,
+    const char *text)
 {
 	struct answer a = choose(r, 200, 299, (struct answer){ code, status, text });
 	smtp_server_say(s, a.code, a.status, a.text);
