@@ -494,9 +494,15 @@ class Pepsid:
             self.wait_ready()
 
     def wait_ready(self, seconds=60):
-        code, out, err = self.cli("status", "--wait", str(seconds * (3 if SANITIZED else 1)), timeout=seconds * 4)
-        if code:
-            raise Failed("pepsid is not ready after %d s: %s%s" % (seconds, err, "" if self.running() else " (it exited with %s)" % self.process.returncode))
+        end = time.monotonic() + seconds * (3 if SANITIZED else 1)
+        while True:
+            code, out, err = self.cli("status", "--wait", "2", timeout=30)
+            if code == 0:
+                return
+            if not self.running():
+                raise Failed("pepsid ended with %s before it was ready" % self.process.returncode)
+            if time.monotonic() > end:
+                raise Failed("pepsid is not ready after %d s: %s" % (seconds, err))
 
     def running(self):
         return self.process is not None and self.process.poll() is None
