@@ -6,6 +6,19 @@
 
 static void start(struct admin *a);
 
+static void answer_all(struct admin *a, struct admin_waiter **list, const struct store_counts *counts)
+{
+	struct admin_waiter *w;
+	while ((w = *list)) {
+		struct admin_peer *p = map_get(&a->peers, w->peer);
+		admin_counts_fn fn = w->fn;
+		*list = w->next;
+		free(w);
+		if (p && !p->dead)
+			fn(p, counts);
+	}
+}
+
 static void on_counts(void *arg, enum store_rc rc, const struct store_counts *counts)
 {
 	struct admin_ticket *t = arg;
@@ -13,16 +26,11 @@ static void on_counts(void *arg, enum store_rc rc, const struct store_counts *co
 	admin_ticket_redeem(t);
 	if (!a)
 		return;
-	struct admin_waiter *w;
-	while ((w = a->counted)) {
-		struct admin_peer *p = map_get(&a->peers, w->peer);
-		admin_counts_fn fn = w->fn;
-		a->counted = w->next;
-		free(w);
-		if (p && !p->dead)
-			fn(p, rc == STORE_OK ? counts : NULL);
-	}
-	a->counting = false; /* only now: an asker inside the loop must not start a query over the list being walked */
+	/* `counting` still holds: an asker inside the loop must not start a query over the list being walked */
+	answer_all(a, &a->counted, rc == STORE_OK ? counts : NULL);
+	if (!admin_db_up(a))
+		answer_all(a, &a->to_count, NULL); /* it went away: nobody to ask for those who came later */
+	a->counting = false;
 	if (a->to_count)
 		start(a);
 }

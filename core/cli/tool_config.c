@@ -24,12 +24,11 @@ static const struct module_info *describe(void *arg, const char *program)
 	for (size_t i = 0; i < m->n; i++)
 		if (!strcmp(m->known[i].program, program))
 			return &m->known[i].info;
-	char *path = m->n < MODULES_MAX ? worker_module_path(m->conf, program) : NULL;
-	char *name = path ? str_dupz(str_from(program)) : NULL;
-	if (!name) {
-		free(path);
+	char *name = m->n < MODULES_MAX ? str_dupz(str_from(program)) : NULL;
+	if (!name)
 		return NULL;
-	}
+	/* NULL: not there; describing says so */
+	char *path = worker_module_path(m->conf, program);
 	worker_describe(program, path, NULL, NULL, &m->known[m->n].info);
 	m->known[m->n].program = name;
 	m->known[m->n].path = path;

@@ -39,11 +39,14 @@ static void row_cells(struct cli_table *t, struct json_object *row)
 	cli_table_cell(t, from.n ? from : STR("<>"));
 	if (json_object_object_get_ex(row, "rcpt_to", &rcpts) && json_object_is_type(rcpts, json_type_array))
 		n = json_object_array_length(rcpts);
+	int64_t count = cli_json_int(row, "rcpt_count"); /* the list may be cut */
 	struct json_object *first = n ? json_object_array_get_idx(rcpts, 0) : NULL;
 	if (json_object_is_type(first, json_type_string))
 		to = str_n(json_object_get_string(first), (size_t)json_object_get_string_len(first));
-	if (n > 1)
-		cli_table_cellf(t, "%.*s +%zu", STR_ARG(to), n - 1);
+	if (count < (int64_t)n)
+		count = (int64_t)n;
+	if (count > 1)
+		cli_table_cellf(t, "%.*s +%" PRId64, STR_ARG(to), count - 1);
 	else
 		cli_table_cell(t, to);
 	cli_text_time(text, sizeof text, cli_json_text(row, "next_attempt_at"));

@@ -22,10 +22,12 @@ struct batch {
 	struct admit *a;
 	int64_t sent_us;
 	size_t n;
+	bool sending;           /* the backend is being called */
+	bool answered;          /* it answered from inside that call (no memory): kept in rcs */
 	struct message *msgs[ADMIT_ROWS_MAX];
 	struct store_message rows[ADMIT_ROWS_MAX];
 	struct str bodies[ADMIT_ROWS_MAX];
-	enum store_rc doubt[ADMIT_ROWS_MAX];
+	enum store_rc rcs[ADMIT_ROWS_MAX];
 };
 
 struct admit {
@@ -43,7 +45,8 @@ struct admit {
 	struct id_call *id_call;
 	struct batch *flight, *spare;
 	struct admit_stats stats;
-	unsigned n_ids;
+	unsigned ids_at, n_ids; /* first of those in hand, and how many; given out in order, for age in the
+	                           queue goes by id */
 	int64_t ids[ADMIT_IDS_MAX];
 };
 
@@ -109,6 +112,8 @@ static void on_ids(void *arg, enum store_rc rc, const int64_t *ids, size_t n)
 		return;
 	}
 	if (rc == STORE_OK) {
+		memmove(a->ids, a->ids + a->ids_at, a->n_ids * sizeof *a->ids);
+		a->ids_at = 0;
 		for (size_t i = 0; i < n && a->n_ids < ADMIT_IDS_MAX; i++)
 			a->ids[a->n_ids++] = ids[i];
 		kick(a);
@@ -141,6 +146,26 @@ static unsigned bucket(uint64_t v, uint64_t first)
 
 static void run(struct admit *a);
 
+/* The batch has its answers: the next one goes first, so that the database works while we talk to the clients. */
+static void settle(struct admit *a, struct batch *b)
+{
+	int64_t us = clock_mono_us() - b->sent_us;
+	a->flight = NULL;
+	a->stats.batches++;
+	a->stats.rows += b->n;
+	a->stats.time_us += us;
+	a->stats.rows_le[bucket(b->n, 1)]++;
+	a->stats.time_le[bucket((uint64_t)(us > 0 ? us : 0), 500)]++;
+	for (size_t i = 0; i < b->n; i++)
+		a->stats.failed_rows += b->rcs[i] != STORE_OK;
+	run(a);
+	a->done(a->arg, b->msgs, b->rcs, b->n);
+	if (a->spare)
+		free(b);
+	else
+		a->spare = b;
+}
+
 static void on_admitted(void *arg, const enum store_rc *rcs, size_t n)
 {
 	struct batch *b = arg;
@@ -149,34 +174,22 @@ static void on_admitted(void *arg, const enum store_rc *rcs, size_t n)
 		free(b);
 		return;
 	}
-	int64_t us = clock_mono_us() - b->sent_us;
-	a->flight = NULL;
-	a->stats.batches++;
-	a->stats.rows += b->n;
-	a->stats.time_us += us;
-	a->stats.rows_le[bucket(b->n, 1)]++;
-	a->stats.time_le[bucket((uint64_t)(us > 0 ? us : 0), 500)]++;
 	/* A short answer would leave clients without one: what is missing is in doubt. */
-	if (!recover(n == b->n)) {
-		for (size_t i = 0; i < b->n; i++)
-			b->doubt[i] = STORE_AWAY;
-		rcs = b->doubt;
-	}
+	bool whole = recover(n == b->n);
 	for (size_t i = 0; i < b->n; i++)
-		a->stats.failed_rows += rcs[i] != STORE_OK;
-	run(a);
-	a->done(a->arg, b->msgs, rcs, b->n);
-	if (a->spare)
-		free(b);
+		b->rcs[i] = whole ? rcs[i] : STORE_AWAY;
+	if (b->sending)
+		b->answered = true;
 	else
-		a->spare = b;
+		settle(a, b);
 }
 
 /* Takes one message into the batch: id, trace field, place at a worker. */
 static int prepare(struct admit *a, struct message *m)
 {
 	struct wire_item item;
-	m->id = a->ids[--a->n_ids];
+	m->id = a->ids[a->ids_at++];
+	a->n_ids--;
 	m->reserved = false;
 	if (message_compose(m, clock_wall_us()))
 		return -1;
@@ -242,9 +255,16 @@ static void run(struct admit *a)
 		return;
 	}
 	b->sent_us = clock_mono_us();
+	b->sending = true;
+	b->answered = false;
 	a->be.admit(a->be.ctx, b->rows, b->n, on_admitted, b);
+	b->sending = false;
 	for (size_t i = 0; i < b->n; i++)
 		spool_unmap(&b->msgs[i]->spool, b->bodies[i]);
+	if (b->answered) {
+		settle(a, b);
+		return;
+	}
 	want_ids(a);
 }
 
@@ -272,7 +292,7 @@ struct admit *admit_new(struct event_base *base, const struct admission_backend 
 	a->arg = arg;
 	list_init(&a->small);
 	list_init(&a->large);
-	admit_limits(a, ADMIT_ROWS_MAX, 16 * 1024 * 1024);
+	admit_limits(a, ADMIT_ROWS_MAX, (size_t)16 * 1024 * 1024);
 	return a;
 }
 
@@ -299,7 +319,7 @@ void admit_database(struct admit *a, bool up)
 {
 	a->up = up;
 	a->generation++;
-	a->n_ids = 0;
+	a->ids_at = a->n_ids = 0;
 	if (up)
 		kick(a);
 	else

@@ -102,16 +102,7 @@ static int quoted_string(struct cursor *c)
 	return -SMTP_ADDRESS_QUOTE;
 }
 
-/* libidn2 works on NUL-terminated text; a domain has at most 255 octets. */
-static int idna(struct str s, char **ret_ascii)
-{
-	uint8_t z[SMTP_DOMAIN_MAX + 1];
-	if (s.n > SMTP_DOMAIN_MAX)
-		return -1;
-	memcpy(z, s.p, s.n);
-	z[s.n] = 0;
-	return idn2_lookup_u8(z, (uint8_t **)ret_ascii, IDN2_NFC_INPUT | IDN2_NONTRANSITIONAL) == IDN2_OK ? 0 : -1;
-}
+static int idna(struct str s, char **ret_ascii);
 
 /* Domain = sub-domain *("." sub-domain), up to the first octet that cannot be part of one. */
 static int domain(struct cursor *c)
@@ -144,6 +135,28 @@ static int domain(struct cursor *c)
 			return -SMTP_ADDRESS_IDNA;
 		idn2_free(ascii);
 	}
+	return 0;
+}
+
+/* The A-label form, for idn2_free(). Strict IDNA2008 on the lower case of ASCII letters: the mapping of UTS 46, which
+ * libidn2 would do by default, repairs (it makes a space of U+00A0 and drops soft hyphens). What comes out is looked
+ * at again all the same. libidn2 works on NUL-terminated text; a domain has at most 255 octets. */
+static int idna(struct str s, char **ret_ascii)
+{
+	uint8_t z[SMTP_DOMAIN_MAX + 1];
+	char *ascii = NULL;
+	if (s.n > SMTP_DOMAIN_MAX)
+		return -1;
+	for (size_t i = 0; i < s.n; i++)
+		z[i] = (uint8_t)(s.p[i] >= 'A' && s.p[i] <= 'Z' ? s.p[i] | 0x20 : s.p[i]);
+	z[s.n] = 0;
+	if (idn2_lookup_u8(z, (uint8_t **)&ascii, IDN2_NO_TR46) != IDN2_OK)
+		return -1;
+	if (smtp_domain_check(str_from(ascii), false)) {
+		idn2_free(ascii);
+		return -1;
+	}
+	*ret_ascii = ascii;
 	return 0;
 }
 
@@ -309,7 +322,9 @@ int smtp_path_parse(struct str s, unsigned flags, struct smtp_address *ret, size
 		if (r)
 			return r;
 		if (!at(&c, '>'))
-			return c.p == c.end ? -SMTP_ADDRESS_BRACKET : a.literal ? -SMTP_ADDRESS_LITERAL : -SMTP_ADDRESS_DOMAIN;
+			return c.p == c.end ? -SMTP_ADDRESS_BRACKET :
+			    a.literal   ? -SMTP_ADDRESS_LITERAL :
+					  -SMTP_ADDRESS_DOMAIN;
 	}
 	c.p++;
 	size_t used = (size_t)((const char *)c.p - s.p);
@@ -430,7 +445,8 @@ int smtp_address_canonical(const struct smtp_address *a, struct buf *out)
 		return buf_adds(out, a->address);
 	struct buf plain = BUF_INIT(SMTP_LOCAL_MAX);
 	int r = smtp_local_unquote(a->local, &plain);
-	struct cursor c = { (const unsigned char *)buf_z(&plain), (const unsigned char *)buf_z(&plain) + plain.n, true, false };
+	const unsigned char *start = (const unsigned char *)buf_z(&plain);
+	struct cursor c = { start, start + plain.n, true, false };
 	if (!r && !dot_string(&c) && c.p == c.end) {
 		r = buf_adds(out, buf_str(&plain));
 	} else if (!r) {

@@ -13,7 +13,8 @@ void smtp_command_split(struct str line, struct str *ret_verb, struct str *ret_a
 		*ret_args = str_skip(*ret_args, 1);
 }
 
-int smtp_command_path(struct str args, struct str keyword, unsigned flags, struct smtp_address *ret, struct str *ret_params)
+int smtp_command_path(struct str args, struct str keyword, unsigned flags, struct smtp_address *ret,
+    struct str *ret_params)
 {
 	struct smtp_address a;
 	size_t used;

@@ -11,7 +11,8 @@ void smtp_command_split(struct str line, struct str *ret_verb, struct str *ret_a
  * path (§3.3). *ret_params is the text behind the path. Returns 0; -SMTP_ADDRESS_* (the path is bad); or
  * -SMTP_COMMAND_SYNTAX: not of this form at all, or something is glued to the path. */
 #define SMTP_COMMAND_SYNTAX 1000
-int smtp_command_path(struct str args, struct str keyword, unsigned flags, struct smtp_address *ret, struct str *ret_params);
+int smtp_command_path(struct str args, struct str keyword, unsigned flags, struct smtp_address *ret,
+    struct str *ret_params);
 
 /* The name in HELO and EHLO: a domain or an address literal (§4.1.4). Underscores are let through, as Windows hosts have
  * them in their names and nothing here depends on it. */

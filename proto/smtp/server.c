@@ -49,7 +49,8 @@ void smtp_server_say(struct smtp_server *s, unsigned code, const char *status, c
 {
 	/* Before EHLO the codes are told, too: who does not know them reads them as text. */
 	bool enhanced = s->conf->extensions & SMTP_EXT_ENHANCEDSTATUSCODES && !s->helo;
-	smtp_reply_write(&s->out, code, enhanced ? status : NULL, str_from(text));
+	if (smtp_reply_write(&s->out, code, enhanced ? status : NULL, str_from(text)))
+		s->mute = true; /* a reply is missing: the session cannot go on, whatever the caller does to the buffer */
 }
 
 void smtp_server_tell(struct smtp_server *s, enum smtp_event_kind kind, const char *why)
@@ -184,7 +185,7 @@ int smtp_server_next(struct smtp_server *s, struct smtp_event *ret)
 			return pop(s, ret);
 		if (s->pending || s->state == SMTP_STATE_CLOSED)
 			return 0;
-		if (s->out.failed) {
+		if (s->mute) {
 			finish(s, "output not fetched, or out of memory");
 			continue;
 		}
@@ -231,7 +232,8 @@ static struct answer choose(const struct smtp_reply *r, unsigned low, unsigned h
 	return a;
 }
 
-static void say_answer(struct smtp_server *s, const struct smtp_reply *r, unsigned code, const char *status, const char *text)
+static void say_answer(struct smtp_server *s, const struct smtp_reply *r, unsigned code, const char *status,
+    const char *text)
 {
 	struct answer a = choose(r, 200, 299, (struct answer){ code, status, text });
 	smtp_server_say(s, a.code, a.status, a.text);

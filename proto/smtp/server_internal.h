@@ -34,6 +34,7 @@ struct smtp_server {
 	bool esmtp;                   /* EHLO, so extensions count */
 	bool helo;                    /* HELO: no enhanced status codes */
 	bool tls, eof;
+	bool mute;                    /* a reply could not be written */
 	bool data_refused;            /* the last command was a DATA that did not get its 354 */
 	unsigned errors;
 

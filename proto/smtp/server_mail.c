@@ -107,7 +107,8 @@ bool smtp_server_rcpt_check(struct smtp_server *s, struct str args)
 	struct smtp_param at;
 	struct str text;
 	unsigned most = s->conf->max_recipients ? s->conf->max_recipients : SMTP_SERVER_RCPTS_DEFAULT;
-	int r = smtp_command_path(args, STR("TO:"), SMTP_PATH_POSTMASTER | (s->tx.smtputf8 ? SMTP_PATH_UTF8 : 0), &a, &text);
+	unsigned flags = SMTP_PATH_POSTMASTER | (s->tx.smtputf8 ? SMTP_PATH_UTF8 : 0);
+	int r = smtp_command_path(args, STR("TO:"), flags, &a, &text);
 	if (r) {
 		refuse_path(s, r, "5.1.3", "recipient", "Syntax: RCPT TO:<address> [parameters]");
 		return false;

@@ -124,8 +124,10 @@ static int starttls(struct smtp_server *s, const struct verb *v, struct str args
 #define TRANSACTION (IN(MAIL) | IN(RCPT))
 
 static const struct verb verbs[] = {
-	{ STR_INIT("RCPT"), TRANSACTION, NEED_ARGS, smtp_server_rcpt_check, ask, SMTP_EV_RCPT, "RCPT TO:<address> [parameters]" },
-	{ STR_INIT("MAIL"), IN(READY), NEED_ARGS, smtp_server_mail_check, ask, SMTP_EV_MAIL, "MAIL FROM:<address> [parameters]" },
+	{ STR_INIT("RCPT"), TRANSACTION, NEED_ARGS, smtp_server_rcpt_check, ask, SMTP_EV_RCPT,
+	    "RCPT TO:<address> [parameters]" },
+	{ STR_INIT("MAIL"), IN(READY), NEED_ARGS, smtp_server_mail_check, ask, SMTP_EV_MAIL,
+	    "MAIL FROM:<address> [parameters]" },
 	{ STR_INIT("DATA"), TRANSACTION, NO_ARGS | SYNC, data_check, ask, SMTP_EV_DATA, "DATA" },
 	{ STR_INIT("EHLO"), ANY, NEED_ARGS | SYNC, helo_check, ask, SMTP_EV_HELO, "EHLO hostname" },
 	{ STR_INIT("HELO"), ANY, NEED_ARGS | SYNC, helo_check, ask, SMTP_EV_HELO, "HELO hostname" },

@@ -15,6 +15,10 @@ static void reserve_ids(void *ctx, unsigned n, store_ids_fn fn, void *arg)
 {
 	struct fake *f = &((struct world *)ctx)->fake;
 	assert_null(f->ids_fn);
+	if (f->no_memory) {
+		fn(arg, STORE_FULL, NULL, 0);
+		return;
+	}
 	f->ids_fn = fn;
 	f->ids_arg = arg;
 	f->ids_n = n;
@@ -39,6 +43,13 @@ static void admit(void *ctx, const struct store_message *msgs, size_t n, store_a
 	struct fake *f = &((struct world *)ctx)->fake;
 	assert_null(f->admit_fn); /* one commit at a time */
 	assert_true(n > 0);
+	if (f->no_memory) {
+		enum store_rc full[FAKE_ROWS];
+		for (size_t i = 0; i < n; i++)
+			full[i] = STORE_FULL;
+		fn(arg, full, n);
+		return;
+	}
 	f->admit_fn = fn;
 	f->admit_arg = arg;
 	f->n_batch = n;

@@ -117,6 +117,48 @@ static void test_ids(void **state)
 	world_free(w);
 }
 
+/* The store has no memory for the call: 452, and all goes on when it has. */
+static void test_store_memory(void **state)
+{
+	(void)state;
+	struct world *w = world_new((const char *const[]){ "pepsi-ingress", "SPOOL_THRESHOLD", "10", NULL });
+	struct client c[3];
+	for (unsigned i = 0; i < 3; i++) {
+		c[i] = client_new(w);
+		client_hello(&c[i]);
+		client_envelope(&c[i]);
+	}
+	w->fake.places = 10;
+	client_send(&c[0], MESSAGE "and more\r\n.\r\n");
+	client_quiet(&c[0]); /* in flight */
+	client_send(&c[1], MESSAGE "and more\r\n.\r\n");
+	client_send(&c[2], MESSAGE "and more\r\n.\r\n");
+	client_quiet(&c[1]);
+	w->fake.no_memory = true;
+	fake_commit(w, NULL);
+	client_expect(&c[0], "250 ");
+	client_expect(&c[1], "452 4.3.1 ");
+	client_expect(&c[2], "452 4.3.1 ");
+	assert_int_equal(w->fake.n_handed, 1);
+	assert_int_equal(w->fake.unreserved, 2);
+	/* no ids either */
+	ingress_database(w->in, false);
+	ingress_database(w->in, true);
+	client_envelope(&c[1]);
+	client_send(&c[1], MESSAGE ".\r\n");
+	client_expect(&c[1], "452 4.3.1 ");
+	w->fake.no_memory = false;
+	client_envelope(&c[1]);
+	client_send(&c[1], MESSAGE ".\r\n");
+	client_quiet(&c[1]);
+	fake_commit(w, NULL);
+	client_expect(&c[1], "250 ");
+	for (unsigned i = 0; i < 3; i++)
+		client_free(&c[i]);
+	assert_true(idle(w));
+	world_free(w);
+}
+
 static void test_ids_refill(void **state)
 {
 	(void)state;
@@ -170,8 +212,8 @@ static void test_connections(void **state)
 	assert_true(idle(w));
 	world_free(w);
 	/* our own networks are exempt; the total is for all */
-	w = world_new((const char *const[]){ "listener-mx", "MAX_CONNECTIONS_PER_ADDRESS", "1", "listener-mx", "MAX_CONNECTIONS",
-	    "2", "pepsi", "RELAY_NETWORKS", "127.0.0.1", NULL });
+	w = world_new((const char *const[]){ "listener-mx", "MAX_CONNECTIONS_PER_ADDRESS", "1", "listener-mx",
+	    "MAX_CONNECTIONS", "2", "pepsi", "RELAY_NETWORKS", "127.0.0.1", NULL });
 	for (unsigned i = 0; i < 3; i++)
 		c[i] = client_new(w);
 	client_expect(&c[0], "220 ");
@@ -231,7 +273,8 @@ static void test_deadlines(void **state)
 	client_expect(&c, "421 4.4.2 ");
 	client_closed(&c);
 	client_free(&c);
-	/* a client that waits for its commit has the database's time; then it hears nothing, least of all a wrong word */
+	/* a client that waits for its commit has the database's time; then it hears nothing, least of all a
+	 * wrong word */
 	c = client_new(w);
 	client_hello(&c);
 	client_envelope(&c);
@@ -316,14 +359,15 @@ static void test_wake_interval(void **state)
 static void test_spool_trouble(void **state)
 {
 	(void)state;
-	struct world *w = world_new((const char *const[]){ "pepsi-ingress", "SPOOL_THRESHOLD", "1 KiB", "pepsi-ingress",
-	    "SPOOL_DIR", "/nonexistent/pepsi/spool", NULL });
+	struct world *w = world_new((const char *const[]){ "pepsi-ingress", "SPOOL_THRESHOLD", "1 KiB",
+	    "pepsi-ingress", "SPOOL_DIR", "/nonexistent/pepsi/spool", NULL });
 	struct client c = client_new(w);
 	client_hello(&c);
 	client_envelope(&c);
 	client_send(&c, "Subject: x\r\n\r\n");
 	for (unsigned i = 0; i < 64; i++)
-		client_send(&c, "0123456789012345678901234567890123456789012345678901234567890123456789012345678\r\n");
+		client_send(
+		    &c, "0123456789012345678901234567890123456789012345678901234567890123456789012345678\r\n");
 	client_send(&c, ".\r\n");
 	client_expect(&c, "452 4.3.1 ");
 	assert_int_equal(w->in->rejected[REFUSED_DISK], 1);
@@ -489,6 +533,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_database_away),
 		cmocka_unit_test(test_ids),
+		cmocka_unit_test(test_store_memory),
 		cmocka_unit_test(test_ids_refill),
 		cmocka_unit_test(test_connections),
 		cmocka_unit_test(test_deadlines),

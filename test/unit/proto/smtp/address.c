@@ -124,6 +124,12 @@ static const struct {
 	{ "\xed\xa0\x80@example.org", SMTP_ADDRESS_NOT_ASCII, SMTP_ADDRESS_UTF8 },
 	{ "a@b\xc3", SMTP_ADDRESS_NOT_ASCII, SMTP_ADDRESS_UTF8 },
 	{ "a@\xe2\x98\x83\xe2\x80\xa8.example", SMTP_ADDRESS_NOT_ASCII, SMTP_ADDRESS_IDNA },
+	{ "a@b\xc2\xa0.example", SMTP_ADDRESS_NOT_ASCII, SMTP_ADDRESS_IDNA },     /* maps to a space */
+	{ "a@b\xef\xbc\xbf.example", SMTP_ADDRESS_NOT_ASCII, SMTP_ADDRESS_IDNA }, /* to an underscore */
+	{ "a@b\xe3\x80\x82", SMTP_ADDRESS_NOT_ASCII, SMTP_ADDRESS_IDNA },         /* to a final dot */
+	{ "a@b\xc2\xad\xc3\xbc.example", SMTP_ADDRESS_NOT_ASCII, SMTP_ADDRESS_IDNA },  /* soft hyphen */
+	{ "a@u\xcc\x88.example", SMTP_ADDRESS_NOT_ASCII, SMTP_ADDRESS_IDNA },         /* not NFC */
+	{ "a@B\xc3\xbc" "CHER.example", SMTP_ADDRESS_NOT_ASCII, 0 },
 	{ "a@-\xc3\xbc.example", SMTP_ADDRESS_NOT_ASCII, SMTP_ADDRESS_DOMAIN },
 };
 
