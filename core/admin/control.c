@@ -20,6 +20,7 @@ enum {
 	WRITE_MS = 30 * 1000, /* until the peer has taken an answer */
 	IN_MAX = 3 * CONTROL_LINE_MAX,
 	BACKLOG = 64,
+	NOGROUP = 65534, /* shared by whatever has no group of its own, and by groups of other user namespaces */
 };
 
 /* --- who asks --- */
@@ -47,7 +48,7 @@ static bool has_group(int fd, gid_t primary, gid_t wanted)
 static bool is_trusted(const struct admin *a, int fd, const struct ucred *who)
 {
 	return who->uid == 0 || who->uid == geteuid() || who->uid == a->owner_uid ||
-	       has_group(fd, who->gid, a->owner_gid);
+	       (a->owner_gid != NOGROUP && has_group(fd, who->gid, a->owner_gid));
 }
 
 /* --- lines --- */
@@ -272,7 +273,7 @@ static int bind_socket(struct admin *a, const struct sockaddr_un *sun)
 	if ((st.st_uid != a->owner_uid || st.st_gid != a->owner_gid) &&
 	    lchown(sun->sun_path, a->owner_uid, a->owner_gid))
 		return -1;
-	return chmod(sun->sun_path, 0660) || listen(a->control_fd, BACKLOG) ? -1 : 0;
+	return chmod(sun->sun_path, a->owner_gid == NOGROUP ? 0600 : 0660) || listen(a->control_fd, BACKLOG) ? -1 : 0;
 }
 
 int admin_control_bind(struct admin *a, const char *state_dir, struct config_faults *faults)

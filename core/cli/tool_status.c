@@ -3,7 +3,10 @@
 #include "cli_internal.h"
 
 #include <inttypes.h>
+#include <poll.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { RETRY_MS = 100, TRY_MS = 5000, WAIT_MAX_S = 86400 };
 
@@ -66,7 +69,8 @@ static void print_status(struct json_object *o)
 {
 	static const char *const queue_keys[] = { "total", "pending", "running", "paused", "failed", "timeout" };
 	static const char *const ended_keys[] = { "accepted", "delivered", "bounced", "discarded" };
-	struct json_object *queue = NULL, *db = NULL, *stages = NULL;
+	static const char *const smtp_keys[] = { "sessions", "connections", "accepted", "rejected" };
+	struct json_object *queue = NULL, *db = NULL, *stages = NULL, *ingress = NULL;
 	char up[64];
 	cli_text_duration(up, sizeof up, cli_json_int(o, "uptime_s"));
 	fputs("pepsi ", stdout);
@@ -82,6 +86,8 @@ static void print_status(struct json_object *o)
 	if (json_object_object_get_ex(o, "queue", &queue))
 		print_counts("queue", queue, queue_keys, sizeof queue_keys / sizeof *queue_keys);
 	print_counts("messages", o, ended_keys, sizeof ended_keys / sizeof *ended_keys);
+	if (json_object_object_get_ex(o, "ingress", &ingress) && json_object_is_type(ingress, json_type_object))
+		print_counts("smtp", ingress, smtp_keys, sizeof smtp_keys / sizeof *smtp_keys);
 	if (json_object_object_get_ex(o, "stages", &stages))
 		print_stages(stages);
 }
@@ -149,24 +155,44 @@ int tool_reload(struct cli *c)
 	return done(c, cli_ask(c, "reload", NULL, CLI_ANSWER_MS, false), "reloaded");
 }
 
+/* A handle on the daemon's first process, which is the last to go; -1: unknown. */
+static int daemon_handle(struct cli *c)
+{
+	struct json_object *o = cli_ask(c, "status", NULL, TRY_MS, true), *processes = NULL;
+	int64_t pid = o && json_object_object_get_ex(o, "processes", &processes) ? cli_json_int(processes, "spawner") : 0;
+	json_object_put(o);
+	return pid > 1 && pid <= INT32_MAX ? (int)syscall(SYS_pidfd_open, (pid_t)pid, 0) : -1;
+}
+
+/* Does anybody still answer at the socket? */
+static bool answers(struct cli *c)
+{
+	cli_client_close(c);
+	struct json_object *o = cli_ask(c, "ping", NULL, 1000, true);
+	json_object_put(o);
+	return o != NULL;
+}
+
 int tool_stop(struct cli *c)
 {
 	const char *text = c->args.value[CLI_WAIT];
 	int64_t wait = text ? cli_number(c, "--wait", text, 0, WAIT_MAX_S) : 0;
 	if (wait < 0)
 		return CLI_USAGE;
+	/* a handle, not a number: the number may belong to somebody else by the time the daemon is gone */
+	int handle = text ? daemon_handle(c) : -1;
 	int rc = done(c, cli_ask(c, "stop", NULL, CLI_ANSWER_MS, false), "stopping");
 	int64_t deadline = clock_mono_us() + wait * US_PER_S;
-	/* gone is when nobody answers at the socket any more */
 	while (!rc && text) {
-		cli_client_close(c);
-		struct json_object *o = cli_ask(c, "ping", NULL, 1000, true);
-		json_object_put(o);
-		if (!o)
+		struct pollfd p = { .fd = handle, .events = POLLIN };
+		if (handle >= 0 ? poll(&p, 1, 0) != 0 : !answers(c))
 			break;
 		if (clock_mono_us() >= deadline)
-			return cli_fail("pepsid is still there after %" PRId64 " s", wait);
-		pause_ms(RETRY_MS);
+			rc = cli_fail("pepsid is still there after %" PRId64 " s", wait);
+		else
+			pause_ms(RETRY_MS);
 	}
+	if (handle >= 0)
+		close(handle);
 	return rc;
 }

@@ -45,7 +45,8 @@ struct admit {
 	struct id_call *id_call;
 	struct batch *flight, *spare;
 	struct admit_stats stats;
-	unsigned ids_at, n_ids; /* first of those in hand, and how many; given out in order, for age in the queue goes by id */
+	unsigned ids_at, n_ids; /* first of those in hand, and how many; given out in order, for age in the
+	                           queue goes by id */
 	int64_t ids[ADMIT_IDS_MAX];
 };
 
@@ -291,7 +292,7 @@ struct admit *admit_new(struct event_base *base, const struct admission_backend 
 	a->arg = arg;
 	list_init(&a->small);
 	list_init(&a->large);
-	admit_limits(a, ADMIT_ROWS_MAX, 16 * 1024 * 1024);
+	admit_limits(a, ADMIT_ROWS_MAX, (size_t)16 * 1024 * 1024);
 	return a;
 }
 

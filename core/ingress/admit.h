@@ -1,10 +1,12 @@
-/* Admission by group commit. While one commit is in flight finished messages gather; then they go together, bounded in
- * rows and octets. Queue ids are reserved in blocks ahead, so that the Received field can carry them.
+/* Admission by group commit. While one commit is in flight finished messages gather; then they go together,
+ * bounded in rows and octets. Queue ids are reserved in blocks ahead, so that the Received field can carry
+ * them.
  *
- * Told: admit_submit() puts a message into a gather list and asks for a run at the end of this turn of the event loop (all
- * sessions that were readable have been served by then). The run gives each message its id, composes it, asks the dispatcher for
- * a place, and sends one batch. With the database's answer the next batch is sent first, so that it works while
- * we talk to the clients, and then done() is called with the messages and what became of each.
+ * Told: admit_submit() puts a message into a gather list and asks for a run at the end of this turn of the
+ * event loop (all sessions that were readable have been served by then). The run gives each message its id,
+ * composes it, asks the dispatcher for a place, and sends one batch. With the database's answer the next batch
+ * is sent first, so that it works while we talk to the clients, and then done() is called with the messages and
+ * what became of each.
  *
  * Bodies above ADMIT_LARGE go in batches of their own, taking turns with small ones. Knows no SMTP. */
 #ifndef INGRESS_ADMIT_H

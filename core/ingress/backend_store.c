@@ -11,7 +11,8 @@ static void admit(void *ctx, const struct store_message *msgs, size_t n, store_a
 	store_admit(ctx, msgs, n, fn, arg);
 }
 
-int ingress_start(struct ingress *in, struct event_base *base, struct store_conn *admission, const struct ingress_sink *sink)
+int ingress_start(
+    struct ingress *in, struct event_base *base, struct store_conn *admission, const struct ingress_sink *sink)
 {
 	struct admission_backend be = { reserve_ids, admit, admission };
 	if (ingress_start_with(in, base, &be, sink))

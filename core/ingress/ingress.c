@@ -39,8 +39,9 @@ static void bind_all(struct ingress *in, const struct config *c, const char *sec
 		in->n_listening++;
 		if (config_parse_hostport(word, host, sizeof host, &port)) {
 			config_fault_add(faults, at ? at->file : "", at ? at->line : 0, false,
-			    "[%s] BIND: \"%.*s\" is no numeric address with a port (127.0.0.1:2525, [::1]:2525)", section,
-			    STR_ARG(word));
+			    "[%s] BIND: \"%.*s\" is no numeric address with a port (127.0.0.1:2525, "
+			    "[::1]:2525)",
+			    section, STR_ARG(word));
 			continue;
 		}
 		l->host = strdup(host);
@@ -48,10 +49,12 @@ static void bind_all(struct ingress *in, const struct config *c, const char *sec
 		l->fd = l->host ? net_listen(host, port, err, sizeof err) : -1;
 		if (l->fd < 0)
 			config_fault_add(faults, at ? at->file : "", at ? at->line : 0, false,
-			    "[%s] BIND: cannot listen on %.*s: %s", section, STR_ARG(word), l->host ? err : "out of memory");
+			    "[%s] BIND: cannot listen on %.*s: %s", section, STR_ARG(word),
+			    l->host ? err : "out of memory");
 	}
 	if (in->n_listening == before)
-		config_fault_add(faults, at ? at->file : "", at ? at->line : 0, false, "[%s] BIND: no address to listen on", section);
+		config_fault_add(faults, at ? at->file : "", at ? at->line : 0, false,
+		    "[%s] BIND: no address to listen on", section);
 }
 
 static bool is_listener(const char *section)
@@ -81,7 +84,7 @@ struct ingress *ingress_new(const struct config *c, struct config_faults *faults
 			    "[%s] PROTOCOL = %s: this version speaks smtp only", section, proto->value);
 			continue;
 		}
-		t = terms_new(c, section, faults);
+		t = terms_new(c, section, NULL, faults);
 		if (t)
 			bind_all(in, c, section, t, faults);
 		terms_unref(t);
@@ -116,8 +119,8 @@ void ingress_free(struct ingress *in)
 	for (size_t i = 0; i < in->n_listening; i++)
 		free_listening(&in->listening[i]);
 	free(in->listening);
-	struct event *ev[] = { in->tick, in->resume, in->wake, in->drain_end };
-	for (size_t i = 0; i < sizeof ev / sizeof *ev; i++)
+	struct event *ev[4] = { in->tick, in->resume, in->wake, in->drain_end };
+	for (unsigned i = 0; i < 4; i++)
 		if (ev[i])
 			event_free(ev[i]);
 	clients_done(&in->clients);
@@ -176,7 +179,8 @@ static void on_accept(void *arg, int fd, const struct net_addr *peer)
 		return;
 	}
 	if (!clients_enter(&in->clients, peer, relay ? 0 : l->terms->max_per_address)) {
-		turn_away(l, fd, peer, REFUSED_CONNECTIONS, "Too many connections from your address; try again later");
+		turn_away(l, fd, peer, REFUSED_CONNECTIONS,
+		    "Too many connections from your address; try again later");
 		return;
 	}
 	if (!session_begin(l, fd, peer, relay)) {
@@ -247,7 +251,8 @@ static void look_at_disk(struct ingress *in)
 	bool low = in->set.min_free && statvfs(in->house.dir, &st) == 0 &&
 	    (uint64_t)st.f_bavail * st.f_frsize < in->set.min_free;
 	if (low != in->disk_low)
-		log_warn(NULL, low ? "event=disk-low folder=%s mail=refused" : "event=disk-ok folder=%s mail=accepted",
+		log_warn(NULL,
+		    low ? "event=disk-low folder=%s mail=refused" : "event=disk-ok folder=%s mail=accepted",
 		    log_qz(in->house.dir));
 	in->disk_low = low;
 }
@@ -313,7 +318,9 @@ static void log_outcome(struct ingress *in, const struct session *s, const struc
 {
 	if (rc == STORE_OK) {
 		if (log_max() >= LOG_LV_INFO)
-			log_info(NULL, "id=%lld event=accepted session=%llu listener=%s client=%s helo=%s from=%s rcpts=%zu size=%llu%s",
+			log_info(NULL,
+			    "id=%lld event=accepted session=%llu listener=%s client=%s helo=%s from=%s "
+			    "rcpts=%zu size=%llu%s",
 			    (long long)m->id, (unsigned long long)s->id, s->terms->name, s->peer.text,
 			    log_q(buf_str(&s->helo)), log_q(m->mail_from), m->n_rcpts,
 			    (unsigned long long)m->spool.size, s->conn ? "" : " client_gone=1");
@@ -323,25 +330,23 @@ static void log_outcome(struct ingress *in, const struct session *s, const struc
 	    "at=commit from=%s rcpts=%zu size=%llu rc=%d", log_q(m->mail_from), m->n_rcpts,
 	    (unsigned long long)m->spool.size, (int)rc);
 	if (rc == STORE_REFUSED)
-		log_error(&s->log, "event=row-refused id=%lld from=%s rcpts=%zu hint=\"the database did not take the row; see its log\"",
+		log_error(&s->log,
+		    "event=row-refused id=%lld from=%s rcpts=%zu hint=\"the database did not take the row; see "
+		    "its log\"",
 		    (long long)m->id, log_q(m->mail_from), m->n_rcpts);
 }
 
-/* Gives the committed row to the worker that was reserved for it. False: it has to be found in the queue. */
-static bool hand_off(struct ingress *in, const struct message *m)
+/* Gives the committed row to the worker that was reserved for it. */
+static void hand_off(struct ingress *in, const struct message *m)
 {
 	struct wire_item item;
 	int fd = -1;
-	if (message_item(m, &item) && (!item.body_in_fd || (fd = spool_body_fd(&m->spool)) >= 0)) {
-		in->sink.hand_off(in->sink.arg, INGRESS_FIRST_STAGE, m->sender_key, &item, fd);
-		return true;
+	bool fits = message_item(m, &item); /* it did before the commit, else nothing would be reserved */
+	if (!fits || (item.body_in_fd && (fd = spool_body_fd(&m->spool)) < 0)) {
+		/* no descriptor for the body: the worker reads the row from the database */
+		item = (struct wire_item){ .id = m->id };
 	}
-	/* No descriptor for the body: the worker reads it from the database. */
-	item.has_content = false;
-	item.body_in_fd = false;
-	item.body = STR_NULL;
-	in->sink.hand_off(in->sink.arg, INGRESS_FIRST_STAGE, m->sender_key, &item, -1);
-	return true;
+	in->sink.hand_off(in->sink.arg, INGRESS_FIRST_STAGE, m->sender_key, &item, fd);
 }
 
 void ingress_admitted(void *arg, struct message *const *msgs, const enum store_rc *rcs, size_t n)
@@ -396,7 +401,9 @@ static void use_settings(struct ingress *in)
 		admit_limits(in->admit, in->set.batch_rows, in->set.batch_octets);
 	/* now, as the account that will write into it */
 	if ((mkdir(in->house.dir, 0700) && errno != EEXIST) || access(in->house.dir, W_OK | X_OK))
-		log_error(NULL, "event=spool-folder-unusable folder=%s error=%s effect=\"messages above SPOOL_THRESHOLD get 452\"",
+		log_error(NULL,
+		    "event=spool-folder-unusable folder=%s error=%s effect=\"messages above SPOOL_THRESHOLD "
+		    "get 452\"",
 		    log_qz(in->house.dir), log_qz(strerror(errno)));
 }
 
@@ -419,8 +426,8 @@ int ingress_start_with(struct ingress *in, struct event_base *base, const struct
 		l->listener = net_listener_new(base, l->fd, on_accept, l);
 		if (!l->listener)
 			return -1;
-		log_info(NULL, "event=listening listener=%s address=%s port=%u starttls=%s", l->terms->name, l->host, l->port,
-		    l->terms->tls ? "yes" : "no");
+		log_info(NULL, "event=listening listener=%s address=%s port=%u starttls=%s", l->terms->name,
+		    l->host, l->port, l->terms->tls ? "yes" : "no");
 	}
 	in->started = true;
 	return 0;
@@ -442,10 +449,12 @@ void ingress_reload(struct ingress *in, const struct config *c)
 		struct listening *l = &in->listening[i];
 		struct terms *t;
 		if (!config_get(c, l->terms->section, "BIND")) {
-			log_warn(NULL, "event=reload listener=%s change=removed effect=\"listens until restart\"", l->terms->name);
+			log_warn(NULL,
+			    "event=reload listener=%s change=removed effect=\"listens until restart\"",
+			    l->terms->name);
 			continue;
 		}
-		t = terms_new(c, l->terms->section, faults);
+		t = terms_new(c, l->terms->section, l->terms, faults);
 		if (!t)
 			continue; /* the fault says why; the old terms go on */
 		terms_unref(l->terms);
@@ -457,12 +466,14 @@ void ingress_reload(struct ingress *in, const struct config *c)
 		for (size_t k = 0; k < in->n_listening; k++)
 			known = known || str_ieq(str_from(section), str_from(in->listening[k].terms->section));
 		if (is_listener(section) && !known)
-			log_warn(NULL, "event=reload listener=%s change=added effect=\"listens after restart\"", section);
+			log_warn(NULL, "event=reload listener=%s change=added effect=\"listens after restart\"",
+			    section);
 	}
 	for (size_t i = 0; i < config_faults_n(faults, true); i++) {
 		const struct config_fault *f = config_faults_at(faults, i);
-		log_error(NULL, "event=reload-fault file=%s line=%u error=%s effect=\"old settings kept\"", log_qz(f->file), f->line,
-		    log_qz(f->text));
+		log_line(f->warning ? LOG_LV_WARN : LOG_LV_ERROR, NULL,
+		    "event=reload-fault file=%s line=%u error=%s effect=%s", log_qz(f->file), f->line,
+		    log_qz(f->text), f->warning ? "none" : "\"old settings kept\"");
 	}
 	config_faults_free(faults);
 }
@@ -503,7 +514,12 @@ void ingress_drain(struct ingress *in, unsigned grace_s, void (*done)(void *arg)
 			close(l->fd); /* what waits in the backlog gets a reset and comes again */
 		l->fd = -1;
 	}
-	in->drain_end = evtimer_new(in->base, on_drain_end, in);
+	in->drain_end = in->base ? evtimer_new(in->base, on_drain_end, in) : NULL;
+	if (!in->base) { /* never started: nobody to wait for */
+		in->drained = NULL;
+		done(arg);
+		return;
+	}
 	if (!in->drain_end || evtimer_add(in->drain_end, &grace)) {
 		log_error(NULL, "event=drain-failed error=\"out of memory\" effect=\"no grace\"");
 		in->drained = NULL;

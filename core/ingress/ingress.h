@@ -23,28 +23,33 @@ struct ingress_sink {
 	bool (*reserve)(void *arg, const char *stage, const char *sender_key, size_t octets);
 	/* Gives a reserved place back (the commit failed). */
 	void (*unreserve)(void *arg, const char *stage, const char *sender_key, size_t octets);
-	/* The committed row, status running, with its content; strings live during the call. body_fd: memfd or
+	/* The committed row, status running, with its content (without, has_content false, when no descriptor
+	 * could be had for a large body: the worker reads it); strings live during the call. body_fd: memfd or
 	 * temporary file holding the body (item->body_in_fd), owned by the callee from now on; else -1. */
-	void (*hand_off)(void *arg, const char *stage, const char *sender_key, const struct wire_item *item, int body_fd);
+	void (*hand_off)(
+	    void *arg, const char *stage, const char *sender_key, const struct wire_item *item, int body_fd);
 	/* Rows were committed as pending at `stage`. */
 	void (*wake)(void *arg, const char *stage);
 };
 
 struct ingress;
 
-/* Binds the listeners of all [listener-*] sections (before privileges are dropped; port 25). Messages about every socket that cannot be bound
- * go into faults. NULL when there is any. */
+/* Binds the listeners of all [listener-*] sections (before privileges are dropped; port 25). Messages about
+ * every socket that cannot be bound go into faults. NULL when there is any. */
 struct ingress *ingress_new(const struct config *c, struct config_faults *faults);
 /* Begins to accept. admission: connection of role pepsi-ingress, owned by the caller; may be down: 451 then. */
-int ingress_start(struct ingress *in, struct event_base *base, struct store_conn *admission, const struct ingress_sink *sink);
+int ingress_start(
+    struct ingress *in, struct event_base *base, struct store_conn *admission, const struct ingress_sink *sink);
 /* The admission connection came or went (the state callback of store_conn is the reactor's). */
 void ingress_database(struct ingress *in, bool up);
-/* New configuration: limits and networks for new sessions; listeners stay (those that came or went are logged: restart). */
+/* New configuration: limits and networks for new sessions; listeners stay (those that came or went are logged:
+ * restart). */
 void ingress_reload(struct ingress *in, const struct config *c);
 /* Stops accepting; ends idle sessions with 421; calls done when the last is gone or after grace_s. */
 void ingress_drain(struct ingress *in, unsigned grace_s, void (*done)(void *arg), void *arg);
 void ingress_free(struct ingress *in);
-/* Prometheus lines ("pepsi_smtp_…"); counts for `pepsi status`: accepted messages, sessions now, and so on as a JSON object text. */
+/* Prometheus lines ("pepsi_smtp_…"); counts for `pepsi status`: accepted messages, sessions now, and so on as a
+ * JSON object text. */
 void ingress_metrics(struct ingress *in, struct buf *out);
 void ingress_status(struct ingress *in, struct buf *out_json);
 

@@ -1,5 +1,5 @@
-/* Writing the few JSON objects the ingress makes (workqueue.state), on the hot path, without a tree. What a peer sent may
- * hold any octet; what comes out is always valid JSON that PostgreSQL takes as jsonb. */
+/* Writing the few JSON objects the ingress makes (workqueue.state), on the hot path, without a tree. What a
+ * peer sent may hold any octet; what comes out is always valid JSON that PostgreSQL takes as jsonb. */
 #ifndef INGRESS_JSON_H
 #define INGRESS_JSON_H
 

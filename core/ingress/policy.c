@@ -109,7 +109,8 @@ static void drop_content(struct session *s)
 
 static void refuse_content(struct session *s, enum refusal why, unsigned code, const char *status, const char *text)
 {
-	ingress_refused(s->in, s, why, "at=DATA size=%llu reason=%s", (unsigned long long)s->message.spool.size, log_qz(text));
+	ingress_refused(s->in, s, why, "at=DATA size=%llu reason=%s", (unsigned long long)s->message.spool.size,
+	    log_qz(text));
 	drop_content(s);
 	reject(s, code, status, text);
 }
@@ -137,7 +138,8 @@ static void on_message(struct session *s, const struct smtp_event *ev)
 		return;
 	}
 	/* RFC 5321 §6.3 */
-	if (s->terms->max_hops && mail_received_count(buf_str(&m->spool.head), s->terms->max_hops + 1) > s->terms->max_hops) {
+	if (s->terms->max_hops &&
+	    mail_received_count(buf_str(&m->spool.head), s->terms->max_hops + 1) > s->terms->max_hops) {
 		refuse_content(s, REFUSED_LOOP, 554, "5.4.6", "Too many hops: mail loop");
 		return;
 	}

@@ -1,5 +1,5 @@
-/* Session life: input to the engine, events to the policy, replies out, deadlines, the end. One read and one write per
- * pipelined group. No timers: the tick compares deadline_us. */
+/* Session life: input to the engine, events to the policy, replies out, deadlines, the end. One read and one
+ * write per pipelined group. No timers: the tick compares deadline_us. */
 #include "ingress_internal.h"
 
 #include "base/clock.h"
@@ -7,10 +7,12 @@
 #include <stdlib.h>
 
 enum {
-	EVENTS_PER_TURN = 500,     /* of one session; then others get their turn */
-	OUT_HIGH = 32 * 1024,      /* replies held back; then they are written first */
-	DATA_RATE = 1024,          /* octets a second that lengthen a message's deadline: 50 MiB may take 14 h, a trickle not */
-	COMMIT_PATIENCE_S = 8 * 60,/* clients wait 10 min for the answer to their final dot (RFC 5321 §4.5.3.2.6) */
+	EVENTS_PER_TURN = 500, /* of one session; then others get their turn */
+	OUT_HIGH = 32 * 1024,  /* replies held back; then they are written first */
+	DATA_RATE =
+	    1024, /* octets a second that lengthen a message's deadline: 50 MiB may take 14 h, a trickle not */
+	COMMIT_PATIENCE_S =
+	    8 * 60, /* clients wait 10 min for the answer to their final dot (RFC 5321 §4.5.3.2.6) */
 };
 
 static void on_input(void *arg, const char *p, size_t n);
@@ -47,7 +49,8 @@ bool session_begin(struct listening *at, int fd, const struct net_addr *peer, bo
 	s->message.spool.fd = -1;
 	s->started_us = clock_mono_us();
 	s->deadline_us = s->started_us + s->terms->command_us;
-	log_ctx_set(&s->log, NULL, "session=%llu listener=%s client=%s", (unsigned long long)s->id, s->terms->name, s->peer.text);
+	log_ctx_set(&s->log, NULL, "session=%llu listener=%s client=%s", (unsigned long long)s->id,
+	    s->terms->name, s->peer.text);
 	s->next = in->sessions;
 	if (s->next)
 		s->next->prev = s;
@@ -114,7 +117,8 @@ static void restart_deadline(struct session *s)
 
 static void set_reading(struct session *s)
 {
-	net_conn_read(s->conn, !s->eof && !s->blocked && !s->closing && !s->starttls && smtp_server_wants_input(s->engine));
+	net_conn_read(s->conn,
+	    !s->eof && !s->blocked && !s->closing && !s->starttls && smtp_server_wants_input(s->engine));
 }
 
 void session_flush(struct session *s)
@@ -225,7 +229,8 @@ static void on_input(void *arg, const char *p, size_t n)
 {
 	struct session *s = arg;
 	if (s->closing || s->starttls)
-		return; /* behind QUIT: nobody listens. Behind STARTTLS the engine has seen to it that nothing is left */
+		return; /* behind QUIT: nobody listens. Behind STARTTLS the engine has seen to it that nothing
+		           is left */
 	if (smtp_server_feed(s->engine, p, n)) {
 		log_warn(&s->log, "event=overfed state=%s", smtp_server_state_name(s->engine));
 		session_drop(s);
@@ -269,7 +274,8 @@ static void on_broken(void *arg, const char *why)
 		s->in->tls_failed++;
 		log_info(&s->log, "event=tls-failed error=%s", log_qz(why));
 	} else {
-		log_debug(&s->log, "event=connection-lost state=%s error=%s", smtp_server_state_name(s->engine), log_qz(why));
+		log_debug(&s->log, "event=connection-lost state=%s error=%s", smtp_server_state_name(s->engine),
+		    log_qz(why));
 	}
 	session_drop(s);
 }

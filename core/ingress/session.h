@@ -42,7 +42,8 @@ struct session {
 bool session_begin(struct listening *at, int fd, const struct net_addr *peer, bool relay);
 /* Lets the engine go on and writes what it has to say. May free s. */
 void session_pump(struct session *s);
-/* Writes replies without letting the engine go on (group commit: first all the 250s). Never frees an awaiting session. */
+/* Writes replies without letting the engine go on (group commit: first all the 250s). Never frees an awaiting
+ * session. */
 void session_flush(struct session *s);
 /* 421 with this status and text, then the end. May free s. */
 void session_shutdown(struct session *s, const char *status, const char *text);

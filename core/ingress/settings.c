@@ -1,5 +1,5 @@
-/* Reading the ingress's part of the configuration. Values that do not parse were faults at load; here faults are what only
- * trying shows: a certificate that cannot be read. */
+/* Reading the ingress's part of the configuration. Values that do not parse were faults at load; here faults
+ * are what only trying shows: a certificate that cannot be read. */
 #include "settings.h"
 
 #include <stdio.h>
@@ -39,9 +39,10 @@ static unsigned extensions(const struct config *c, const char *section)
 	static const struct {
 		const char *name;
 		unsigned flag;
-	} all[] = { { "pipelining", SMTP_EXT_PIPELINING }, { "size", SMTP_EXT_SIZE }, { "8bitmime", SMTP_EXT_8BITMIME },
-		{ "smtputf8", SMTP_EXT_SMTPUTF8 }, { "enhancedstatuscodes", SMTP_EXT_ENHANCEDSTATUSCODES },
-		{ "dsn", SMTP_EXT_DSN }, { "starttls", SMTP_EXT_STARTTLS } };
+	} all[] = { { "pipelining", SMTP_EXT_PIPELINING }, { "size", SMTP_EXT_SIZE },
+		{ "8bitmime", SMTP_EXT_8BITMIME }, { "smtputf8", SMTP_EXT_SMTPUTF8 },
+		{ "enhancedstatuscodes", SMTP_EXT_ENHANCEDSTATUSCODES }, { "dsn", SMTP_EXT_DSN },
+		{ "starttls", SMTP_EXT_STARTTLS } };
 	struct str rest = str_from(config_str(c, section, "EXTENSIONS")), word;
 	unsigned ret = 0;
 	if (!rest.n)
@@ -60,12 +61,13 @@ static size_t values(const struct config *c, const char *section, const char *op
 	const char *name;
 	size_t n = 0;
 	for (size_t i = 0; (name = config_option(c, section, i, &v)); i++)
-		if (str_ieq(str_from(name), str_from(option)) && n < max && (ret[n] = config_expand(c, v.value, NULL)))
+		if (str_ieq(str_from(name), str_from(option)) && n < max &&
+		    (ret[n] = config_expand(c, v.value, NULL)))
 			n++;
 	return n;
 }
 
-static int read_tls(struct terms *t, const struct config *c, struct config_faults *faults)
+static int read_tls(struct terms *t, const struct config *c, const struct terms *old, struct config_faults *faults)
 {
 	char *cert[TLS_PAIRS_MAX], *key[TLS_PAIRS_MAX], err[512];
 	size_t n = values(c, t->section, "TLS_CERT", cert, TLS_PAIRS_MAX);
@@ -75,12 +77,16 @@ static int read_tls(struct terms *t, const struct config *c, struct config_fault
 	unsigned line = at ? at->line : 0;
 	int ret = 0;
 	if (n != k) {
-		config_fault_add(faults, file, line, false, "[%s]: %zu TLS_CERT but %zu TLS_KEY; they belong together in pairs",
-		    t->section, n, k);
+		config_fault_add(faults, file, line, false,
+		    "[%s]: %zu TLS_CERT but %zu TLS_KEY; they belong together in pairs", t->section, n, k);
 		ret = -1;
 	} else if (n) {
 		t->tls = net_tls_new((const char *const *)cert, (const char *const *)key, n, err, sizeof err);
-		if (!t->tls) {
+		if (!t->tls && old && old->tls) {
+			t->tls = net_tls_ref(old->tls);
+			config_fault_add(faults, file, line, true,
+			    "[%s]: %s; the certificates read at start stay in use", t->section, err);
+		} else if (!t->tls) {
 			config_fault_add(faults, file, line, false, "[%s]: %s", t->section, err);
 			ret = -1;
 		}
@@ -98,7 +104,8 @@ static unsigned small_int(const struct config *c, const char *section, const cha
 	return v < 0 ? 0 : v > INT32_MAX ? INT32_MAX : (unsigned)v;
 }
 
-struct terms *terms_new(const struct config *c, const char *section, struct config_faults *faults)
+struct terms *terms_new(
+    const struct config *c, const char *section, const struct terms *old, struct config_faults *faults)
 {
 	struct terms *t = calloc(1, sizeof *t);
 	const char *domains = config_str(c, "pepsi", "LOCAL_DOMAINS"), *dash = strchr(section, '-');
@@ -122,7 +129,7 @@ struct terms *terms_new(const struct config *c, const char *section, struct conf
 	t->max_connections = small_int(c, section, "MAX_CONNECTIONS");
 	t->max_per_address = small_int(c, section, "MAX_CONNECTIONS_PER_ADDRESS");
 	t->max_hops = small_int(c, section, "MAX_HOPS");
-	if (read_tls(t, c, faults)) {
+	if (read_tls(t, c, old, faults)) {
 		terms_unref(t);
 		return NULL;
 	}

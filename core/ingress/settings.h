@@ -32,8 +32,11 @@ struct shared_settings {
 	uint64_t min_free; /* of the spool file system; 0: not looked at */
 };
 
-/* The terms of [listener-…] `section`; what is wrong goes into faults. NULL: memory or TLS. */
-struct terms *terms_new(const struct config *c, const char *section, struct config_faults *faults);
+/* The terms of [listener-…] `section`; what is wrong goes into faults. NULL: memory or TLS. old: what they
+ * replace, or NULL; where certificates cannot be read now (the account that may read the key was given up
+ * since), those of old go on. */
+struct terms *terms_new(
+    const struct config *c, const char *section, const struct terms *old, struct config_faults *faults);
 struct terms *terms_ref(struct terms *t);
 void terms_unref(struct terms *t); /* accepts NULL */
 /* 0 or -1 (a fault was added). */

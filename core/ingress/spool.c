@@ -181,7 +181,7 @@ enum spool_fault spool_finish(struct spool *s)
 	enum spool_fault f;
 	if (s->fault)
 		return s->fault;
-	if (!s->in_body) {
+	if (!s->in_body && s->head.n) {
 		struct mail_split cut;
 		mail_split(buf_str(&s->head), &cut);
 		s->in_body = true;

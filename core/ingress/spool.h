@@ -1,6 +1,7 @@
-/* The content of one message while it comes in: header lines and body apart (raw = headers CRLF body), bounded, judged
- * on the way. The header lines stay in memory; a body above the threshold goes to an unlinked file, so that the whole
- * of what messages hold in memory stays under one budget. Knows neither SMTP nor the database. */
+/* The content of one message while it comes in: header lines and body apart (raw = headers CRLF body), bounded,
+ * judged on the way. The header lines stay in memory; a body above the threshold goes to an unlinked file, so
+ * that the whole of what messages hold in memory stays under one budget. Knows neither SMTP nor the database.
+ */
 #ifndef INGRESS_SPOOL_H
 #define INGRESS_SPOOL_H
 
@@ -54,7 +55,8 @@ uint64_t spool_body_size(const struct spool *s);
 /* The body as memory: 0, or -1 (errno) when a file cannot be mapped. spool_unmap() with the same value afterwards. */
 int spool_map(const struct spool *s, struct str *ret);
 void spool_unmap(const struct spool *s, struct str body);
-/* A read-only descriptor of the whole body at offset 0 (the file, or a memfd made of the memory), the caller's; -1 (errno). */
+/* A read-only descriptor of the whole body at offset 0 (the file, or a memfd made of the memory), the caller's;
+ * -1 (errno). */
 int spool_body_fd(const struct spool *s);
 
 #endif

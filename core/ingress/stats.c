@@ -3,12 +3,14 @@
 
 static void counter(struct buf *out, const char *name, const char *help, uint64_t v)
 {
-	buf_addf(out, "# HELP pepsi_%s %s\n# TYPE pepsi_%s counter\npepsi_%s %llu\n", name, help, name, name, (unsigned long long)v);
+	buf_addf(out, "# HELP pepsi_%s %s\n# TYPE pepsi_%s counter\npepsi_%s %llu\n", name, help, name, name,
+	    (unsigned long long)v);
 }
 
 static void gauge(struct buf *out, const char *name, const char *help, uint64_t v)
 {
-	buf_addf(out, "# HELP pepsi_%s %s\n# TYPE pepsi_%s gauge\npepsi_%s %llu\n", name, help, name, name, (unsigned long long)v);
+	buf_addf(out, "# HELP pepsi_%s %s\n# TYPE pepsi_%s gauge\npepsi_%s %llu\n", name, help, name, name,
+	    (unsigned long long)v);
 }
 
 /* Buckets at first × 2^i in units of `unit`; the last one is +Inf. */
@@ -19,10 +21,11 @@ static void histogram(struct buf *out, const char *name, const char *help, const
 	buf_addf(out, "# HELP pepsi_%s %s\n# TYPE pepsi_%s histogram\n", name, help, name);
 	for (unsigned i = 0; i < ADMIT_BUCKETS - 1; i++) {
 		cumulated += in_bucket[i];
-		buf_addf(out, "pepsi_%s_bucket{le=\"%g\"} %llu\n", name, first * (double)(1u << i), (unsigned long long)cumulated);
+		buf_addf(out, "pepsi_%s_bucket{le=\"%g\"} %llu\n", name, first * (double)(1u << i),
+		    (unsigned long long)cumulated);
 	}
-	buf_addf(out, "pepsi_%s_bucket{le=\"+Inf\"} %llu\npepsi_%s_sum %g\npepsi_%s_count %llu\n", name, (unsigned long long)n, name,
-	    sum, name, (unsigned long long)n);
+	buf_addf(out, "pepsi_%s_bucket{le=\"+Inf\"} %llu\npepsi_%s_sum %g\npepsi_%s_count %llu\n", name,
+	    (unsigned long long)n, name, sum, name, (unsigned long long)n);
 }
 
 void ingress_metrics(struct ingress *in, struct buf *out)
@@ -34,7 +37,8 @@ void ingress_metrics(struct ingress *in, struct buf *out)
 	gauge(out, "smtp_sessions", "Sessions now", in->n_sessions);
 	counter(out, "smtp_messages_accepted_total", "Messages committed", in->accepted);
 	counter(out, "smtp_bytes_total", "Octets of accepted messages", in->octets);
-	buf_addz(out, "# HELP pepsi_smtp_rejected_total Refusals by reason\n# TYPE pepsi_smtp_rejected_total counter\n");
+	buf_addz(out,
+	    "# HELP pepsi_smtp_rejected_total Refusals by reason\n# TYPE pepsi_smtp_rejected_total counter\n");
 	for (unsigned i = 0; i < REFUSED_N; i++)
 		buf_addf(out, "pepsi_smtp_rejected_total{reason=\"%s\"} %llu\n", refusal_names[i],
 		    (unsigned long long)in->rejected[i]);
@@ -49,7 +53,8 @@ void ingress_metrics(struct ingress *in, struct buf *out)
 	gauge(out, "admission_ids", "Queue ids in hand", a.ids);
 	counter(out, "admission_failed_rows_total", "Messages the database did not take", a.failed_rows);
 	histogram(out, "admission_batch_rows", "Messages per commit", a.rows_le, 1, (double)a.rows, a.batches);
-	histogram(out, "admission_seconds", "Time of a commit", a.time_le, 0.0005, (double)a.time_us / 1e6, a.batches);
+	histogram(out, "admission_seconds", "Time of a commit", a.time_le, 0.0005, (double)a.time_us / 1e6,
+	    a.batches);
 }
 
 void ingress_status(struct ingress *in, struct buf *out)
@@ -61,11 +66,13 @@ void ingress_status(struct ingress *in, struct buf *out)
 	for (unsigned i = 0; i < REFUSED_N; i++)
 		rejected += in->rejected[i];
 	buf_addf(out,
-	    "{\"connections\":%llu,\"sessions\":%u,\"accepted\":%llu,\"octets\":%llu,\"rejected\":%llu,\"timeouts\":%llu,"
-	    "\"database\":%s,\"draining\":%s,\"message_memory\":%zu,\"waiting\":%u,\"in_flight\":%u,\"batches\":%llu,"
+	    "{\"connections\":%llu,\"sessions\":%u,\"accepted\":%llu,\"octets\":%llu,\"rejected\":%llu,"
+	    "\"timeouts\":%llu,"
+	    "\"database\":%s,\"draining\":%s,\"message_memory\":%zu,\"waiting\":%u,\"in_flight\":%u,"
+	    "\"batches\":%llu,"
 	    "\"rows\":%llu}",
-	    (unsigned long long)in->connections, in->n_sessions, (unsigned long long)in->accepted, (unsigned long long)in->octets,
-	    (unsigned long long)rejected, (unsigned long long)in->timeouts, in->database_up ? "true" : "false",
-	    in->draining ? "true" : "false", in->house.used, a.waiting, a.in_flight, (unsigned long long)a.batches,
-	    (unsigned long long)a.rows);
+	    (unsigned long long)in->connections, in->n_sessions, (unsigned long long)in->accepted,
+	    (unsigned long long)in->octets, (unsigned long long)rejected, (unsigned long long)in->timeouts,
+	    in->database_up ? "true" : "false", in->draining ? "true" : "false", in->house.used, a.waiting,
+	    a.in_flight, (unsigned long long)a.batches, (unsigned long long)a.rows);
 }

@@ -19,11 +19,11 @@ enum { NET_SENDER_KEY_SIZE = INET6_ADDRSTRLEN + 4 };
 
 /* IPv4 addresses mapped into IPv6 become IPv4 again. */
 void net_addr_from(struct net_addr *ret, const struct sockaddr *sa, socklen_t n);
-/* One number per client: the IPv4 address, or the /64 of an IPv6 address (a host has as many addresses in its /64 as it
- * likes). Different clients have different keys. */
+/* One number per client: the IPv4 address, or the /64 of an IPv6 address (a host has as many addresses in its
+ * /64 as it likes). Different clients have different keys. */
 uint64_t net_addr_key(const struct net_addr *a);
-/* The text under which mail of this client is booked (column workqueue.sender_key): "192.0.2.1", or the /64 of an IPv6
- * address, "2001:db8::/64". out holds NET_SENDER_KEY_SIZE octets. */
+/* The text under which mail of this client is booked (column workqueue.sender_key): "192.0.2.1", or the /64 of
+ * an IPv6 address, "2001:db8::/64". out holds NET_SENDER_KEY_SIZE octets. */
 void net_addr_sender_key(const struct net_addr *a, char *out);
 
 #endif

@@ -1,14 +1,15 @@
-/* One connection of ours on the event loop, plain or, from some point on, TLS: octets in by a callback, octets out from
- * the caller's buffer. A reactor's connection must be cheap: no buffer of its own while idle, one recv() and one send()
- * per exchange, no timer (deadlines are the owner's).
+/* One connection of ours on the event loop, plain or, from some point on, TLS: octets in by a callback, octets
+ * out from the caller's buffer. A reactor's connection must be cheap: no buffer of its own while idle, one
+ * recv() and one send() per exchange, no timer (deadlines are the owner's).
  *
- * A session, told: net_conn_new() with the accepted descriptor; net_conn_write() the banner; input() brings a command
- * group; its replies go out by one net_conn_write(); on STARTTLS the owner writes its 220 and, when that is out,
- * calls net_conn_starttls(): secured() says that the handshake is done, and everything from there on is TLS. What the
- * peer sent in plaintext behind its STARTTLS is taken for a handshake and ends the connection (RFC 3207 §6).
+ * A session, told: net_conn_new() with the accepted descriptor; net_conn_write() the banner; input() brings a
+ * command group; its replies go out by one net_conn_write(); on STARTTLS the owner writes its 220 and, when
+ * that is out, calls net_conn_starttls(): secured() says that the handshake is done, and everything from there
+ * on is TLS. What the peer sent in plaintext behind its STARTTLS is taken for a handshake and ends the
+ * connection (RFC 3207 §6).
  *
- * TLS runs on the same descriptor through OpenSSL directly, not through a bufferevent: no plaintext buffer exists that
- * it could inherit. */
+ * TLS runs on the same descriptor through OpenSSL directly, not through a bufferevent: no plaintext buffer
+ * exists that it could inherit. */
 #ifndef NET_CONN_H
 #define NET_CONN_H
 
@@ -33,13 +34,13 @@ struct net_conn_calls {
 	void (*broken)(void *arg, const char *why);
 };
 
-/* Takes fd (closed by net_conn_free), which is non-blocking. Reading is on. NULL when memory is out; fd is closed then too.
- * calls and arg live as long as the connection. */
+/* Takes fd (closed by net_conn_free), which is non-blocking. Reading is on. NULL when memory is out; fd is
+ * closed then too. calls and arg live as long as the connection. */
 struct net_conn *net_conn_new(struct event_base *base, int fd, const struct net_conn_calls *calls, void *arg);
 /* Closes; within TLS with close_notify. Accepts NULL. */
 void net_conn_free(struct net_conn *c);
-/* For an end in the middle of the peer's talk: takes what it has sent so far, so that closing does not answer it with a
- * reset that would overtake our last reply. Only net_conn_free() may follow. */
+/* For an end in the middle of the peer's talk: takes what it has sent so far, so that closing does not answer
+ * it with a reset that would overtake our last reply. Only net_conn_free() may follow. */
 void net_conn_drain(struct net_conn *c);
 /* Reading on or off (the peer then feels back-pressure). Cheap when nothing changes. */
 void net_conn_read(struct net_conn *c, bool on);

@@ -33,8 +33,8 @@ static enum net_io sort(struct net_conn *c, int ret, bool *ret_want_write)
 		return NET_IO_BROKEN;
 	default:
 		e = ERR_peek_error();
-		snprintf(why_text, sizeof why_text, "TLS: %s", e && ERR_reason_error_string(e) ? ERR_reason_error_string(e) :
-		    "protocol error");
+		snprintf(why_text, sizeof why_text, "TLS: %s",
+		    e && ERR_reason_error_string(e) ? ERR_reason_error_string(e) : "protocol error");
 		ERR_clear_error();
 		return NET_IO_BROKEN;
 	}

@@ -61,7 +61,8 @@ int net_listen(const char *host, uint16_t port, char *err, size_t err_size)
 		goto fail;
 	if (what = "TCP_NODELAY", setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one))
 		goto fail;
-	if (what = "IPV6_V6ONLY", ss.ss_family == AF_INET6 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one))
+	if (what = "IPV6_V6ONLY",
+	    ss.ss_family == AF_INET6 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one))
 		goto fail;
 	if (what = "bind", bind(fd, (struct sockaddr *)&ss, n))
 		goto fail;
@@ -88,7 +89,7 @@ uint16_t net_listen_port(int fd)
 /* Out of descriptors or memory: the connection stays in the backlog, and the socket would be readable for ever. */
 static void rest(struct net_listener *l, int why)
 {
-	struct timeval tv = { 0, REST_MS * 1000 };
+	struct timeval tv = { 0, (suseconds_t)REST_MS * 1000 };
 	int64_t now = clock_mono_us();
 	if (!l->complained || now - l->complained > COMPLAIN_S * US_PER_S) {
 		l->complained = now;

@@ -1,5 +1,5 @@
-/* Listening sockets: binding (while the process may still bind port 25) and, later, a bounded accept loop on the event
- * loop. Knows no protocol. */
+/* Listening sockets: binding (while the process may still bind port 25) and, later, a bounded accept loop on
+ * the event loop. Knows no protocol. */
 #ifndef NET_LISTENER_H
 #define NET_LISTENER_H
 
@@ -10,9 +10,9 @@
 
 enum { NET_BACKLOG = 4096 }; /* hundreds of clients may connect at once; the kernel caps it at somaxconn */
 
-/* A bound TCP socket that listens: non-blocking, close-on-exec, SO_REUSEADDR, TCP_NODELAY (inherited by what is accepted),
- * IPv6 only when host is an IPv6 address. host is numeric. Returns the descriptor, or -1 with a sentence
- * in err. port 0: any free one. */
+/* A bound TCP socket that listens: non-blocking, close-on-exec, SO_REUSEADDR, TCP_NODELAY (inherited by what is
+ * accepted), IPv6 only when host is an IPv6 address. host is numeric. Returns the descriptor, or -1 with a
+ * sentence in err. port 0: any free one. */
 int net_listen(const char *host, uint16_t port, char *err, size_t err_size);
 /* The port the socket is bound to, 0 on error. */
 uint16_t net_listen_port(int fd);

@@ -50,8 +50,10 @@ static SSL_CTX *make(const char *cert, const char *key, char *err, size_t size)
 	    SSL_OP_NO_TICKET | SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_PRIORITIZE_CHACHA);
 	SSL_CTX_set_num_tickets(c, 0);
 	SSL_CTX_set_session_cache_mode(c, SSL_SESS_CACHE_OFF);
-	/* buffers are given back while a session is idle; what could not be written is retried from wherever it is then */
-	SSL_CTX_set_mode(c, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+	/* buffers are given back while a session is idle; what could not be written is retried from wherever it
+	 * is then */
+	SSL_CTX_set_mode(
+	    c, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
 	if (SSL_CTX_use_certificate_chain_file(c, cert) != 1)
 		fault(err, size, "certificate", cert);
 	else if (SSL_CTX_use_PrivateKey_file(c, key, SSL_FILETYPE_PEM) != 1)
@@ -67,6 +69,7 @@ static SSL_CTX *make(const char *cert, const char *key, char *err, size_t size)
 
 struct net_tls *net_tls_new(const char *const *certs, const char *const *keys, size_t n, char *err, size_t err_size)
 {
+	/* NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers is meant */
 	struct net_tls *t = calloc(1, sizeof *t + n * sizeof *t->ctx);
 	if (!t || !n) {
 		snprintf(err, err_size, t ? "no certificate" : "out of memory");

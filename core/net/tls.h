@@ -1,6 +1,7 @@
-/* TLS for listeners: certificates and the rules of our side (TLS 1.2 or newer, no renegotiation, no session tickets, so no
- * ticket keys that would have to rotate). Several pairs are told apart by the name the client asks for (SNI); the first is
- * the default. A set is immutable and counted, so sessions keep theirs over a reload. */
+/* TLS for listeners: certificates and the rules of our side (TLS 1.2 or newer, no renegotiation, no session
+ * tickets, so no ticket keys that would have to rotate). Several pairs are told apart by the name the client
+ * asks for (SNI); the first is the default. A set is immutable and counted, so sessions keep theirs over a
+ * reload. */
 #ifndef NET_TLS_H
 #define NET_TLS_H
 

@@ -98,7 +98,7 @@ static int conf_main(const struct cluster_paths *p, unsigned max_connections, ch
 	    "jit = off\nmax_parallel_workers_per_gather = 0\nwork_mem = 8MB\nmaintenance_work_mem = 64MB\n"
 	    "autovacuum = on\nautovacuum_naptime = 10s\nautovacuum_max_workers = 3\n"
 	    "logging_collector = off\nlog_destination = 'stderr'\nlog_line_prefix = '%m [%p] %q%u %a '\n"
-	    "log_min_messages = warning\nlog_checkpoints = off\nlog_connections = off\nlog_statement = 'none'\n"
+	    "log_min_messages = warning\nlog_checkpoints = off\nlog_connections = off\nlog_statement = 'none'\nlog_error_verbosity = terse\n"
 	    "log_timezone = 'UTC'\nidle_in_transaction_session_timeout = 10min\n"
 	    "datestyle = 'iso, ymd'\ndefault_text_search_config = 'pg_catalog.simple'\n"
 	    "include_if_exists 'local.conf'\n");

@@ -1,6 +1,7 @@
 # cmake -DOUT=sql.c -DDB=folder -DPATCHES="pepsi-0001.sql;…" -P embed.cmake: the files of db/ as NUL-terminated arrays.
 function(emit symbol file)
-  file(READ ${DB}/${file} hex HEX)
+  get_filename_component(path ${file} ABSOLUTE BASE_DIR ${DB})
+  file(READ ${path} hex HEX)
   string(REGEX REPLACE "(................................................................)" "\\1\n" hex "${hex}")
   string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," hex "${hex}")
   file(APPEND ${OUT}.new "${symbol} = { /* ${file} */\n${hex}0 };\n")

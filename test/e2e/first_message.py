@@ -6,10 +6,11 @@ import time
 import pepsi
 
 
-def daemon(t):
+def daemon(t, start=True):
     d = pepsi.Pepsid(t, "", start=False)
     d.write_config(pepsi.route("init", [("example.test", "maildir")], "bounce") + pepsi.maildir("maildir", d.mail) + pepsi.bounce())
-    d.start()
+    if start:
+        d.start()
     return d
 
 
@@ -36,6 +37,20 @@ def swaks_to_maildir(t):
     d.stop()
 
 
+def state_by_option(t):
+    """pepsid -c FILE --state DIR, and then only pepsi -c FILE, where the file names no state folder."""
+    d = daemon(t, start=False)
+    with open(d.config) as f:
+        text = f.read()
+    with open(d.config, "w") as f:
+        f.write("\n".join(l for l in text.splitlines() if not l.startswith("STATE_DIR")) + "\n")
+    d.start()
+    d.accept("bob@example.test", "alice@example.test", pepsi.message("s"))
+    pepsi.wait_for("the message in the Maildir", lambda: d.maildir("alice@example.test"), 5)
+    pepsi.check(d.status()["accepted"] == 1, "status")
+    d.stop()
+
+
 def refused_strangers(t):
     """Only local domains are accepted from those who may not relay, and the reply says so."""
     d = pepsi.Pepsid(t, "", start=False)
@@ -52,4 +67,4 @@ def refused_strangers(t):
     d.stop()
 
 
-pepsi.main(__file__, [swaks_to_maildir, refused_strangers])
+pepsi.main(__file__, [swaks_to_maildir, state_by_option, refused_strangers])

@@ -56,6 +56,9 @@ def rounds(t, kind):
     again = sum(c - 1 for c in got.values())
     pepsi.say("      %d x kill -9 of %s: %d acknowledged, %d lost, %d duplicates, %d starts by hand" % (ROUNDS, kind, len(acked), len(lost), again, restarts))
     pepsi.check(not lost, "%d of %d acknowledged messages lost, e.g. %s" % (len(lost), len(acked), lost[:5]))
+    b = d.status()
+    pepsi.check(b["accepted"] == b["delivered"] + b["bounced"] + b["discarded"] + b["queue"]["total"],
+                "the books after the kills: %s" % {k: b[k] for k in ("accepted", "delivered", "bounced", "discarded", "queue")})
     left = d.queue()
     pepsi.check(not left, "rows left: %s" % left[:2])
     d.stop()

@@ -10,13 +10,11 @@ import pepsi
 def books(m):
     """(accepted, delivered, bounced, discarded, in queue) out of /metrics"""
     def total(name):
-        found = [v for k, v in m.items() if re.match(r"pepsi_(messages_)?%s(_messages)?(_total)?(\{.*\})?$" % name, k)]
-        pepsi.check(found, "/metrics has no count of %s: %s" % (name, sorted(m)[:60]))
-        return sum(found)
-    queue = [v for k, v in m.items() if re.match(r"pepsi_queue(_messages|_total|_length|_size)?$", k)]
-    if not queue:
-        queue = [sum(v for k, v in m.items() if re.match(r"pepsi_queue(_messages)?\{.*status=", k))]
-    return total("accepted"), total("delivered"), total("bounced"), total("discarded"), queue[0]
+        pepsi.check("pepsi_messages_%s_total" % name in m, "/metrics has no count of %s: %s" % (name, sorted(m)[:60]))
+        return m["pepsi_messages_%s_total" % name]
+    queue = [v for k, v in m.items() if k.startswith("pepsi_queue_messages{")]
+    pepsi.check(len(queue) == 5, "pepsi_queue_messages: %s" % sorted(m)[:60])
+    return total("accepted"), total("delivered"), total("bounced"), total("discarded"), sum(queue)
 
 
 def balance_holds(t):

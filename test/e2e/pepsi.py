@@ -475,6 +475,8 @@ class Pepsid:
     def write_config(self, stages, pepsi="", listener="", more=""):
         domains = "" if "LOCAL_DOMAINS" in pepsi else "LOCAL_DOMAINS = example.test\n"
         networks = "" if "RELAY_NETWORKS" in pepsi else "RELAY_NETWORKS = 127.0.0.0/8\n"
+        if "STATE_DIR" not in pepsi:
+            pepsi += "STATE_DIR = %s\n" % self.state
         # hundreds of sessions from one address are what these tests are about
         limit = "" if "MAX_CONNECTIONS" in listener else "MAX_CONNECTIONS_PER_ADDRESS = 1000\n"
         with open(self.config, "w") as f:
@@ -492,9 +494,15 @@ class Pepsid:
             self.wait_ready()
 
     def wait_ready(self, seconds=60):
-        code, out, err = self.cli("status", "--wait", str(seconds * (3 if SANITIZED else 1)), timeout=seconds * 4)
-        if code:
-            raise Failed("pepsid is not ready after %d s: %s%s" % (seconds, err, "" if self.running() else " (it exited with %s)" % self.process.returncode))
+        end = time.monotonic() + seconds * (3 if SANITIZED else 1)
+        while True:
+            code, out, err = self.cli("status", "--wait", "2", timeout=30)
+            if code == 0:
+                return
+            if not self.running():
+                raise Failed("pepsid ended with %s before it was ready" % self.process.returncode)
+            if time.monotonic() > end:
+                raise Failed("pepsid is not ready after %d s: %s" % (seconds, err))
 
     def running(self):
         return self.process is not None and self.process.poll() is None
@@ -550,15 +558,11 @@ class Pepsid:
         found = named or found
         return found[0] if found else None
 
-    def worker_pids(self, stage=None):
-        out = []
-        for p in proc_tree(self.process.pid):
-            title = proc_cmdline(p) + " " + proc_comm(p)
-            if "postgres" in proc_exe(p):
-                continue
-            if "worker" in title and (stage is None or stage in title):
-                out.append(p)
-        return out
+    def worker_pids(self, stage):
+        """As `pepsi status` has them; only those that are really there."""
+        found = [g for g in self.status()["stages"] if g["name"] == stage]
+        tree = set(proc_tree(self.process.pid))
+        return [p for g in found for p in g["pids"] if p in tree]
 
     def postmaster_pid(self):
         try:

@@ -110,18 +110,9 @@ const char *live_sql(const char *sql)
 	static char value[65536];
 	PGresult *res;
 
-	if (super && PQstatus(super) != CONNECTION_OK) {
-		PQfinish(super);
-		super = NULL;
-	}
 	if (!super)
 		super = PQconnectdb("dbname=pepsi user=postgres");
 	res = PQexec(super, sql);
-	if (PQresultStatus(res) == PGRES_FATAL_ERROR && PQstatus(super) != CONNECTION_OK) { /* the server was restarted */
-		PQclear(res);
-		PQreset(super);
-		res = PQexec(super, sql);
-	}
 	if (PQresultStatus(res) != PGRES_TUPLES_OK && PQresultStatus(res) != PGRES_COMMAND_OK)
 		fail_msg("%s: %s", sql, PQerrorMessage(super));
 	snprintf(value, sizeof(value), "%s", PQntuples(res) > 0 ? PQgetvalue(res, 0, 0) : "");
@@ -150,4 +141,8 @@ void live_server(const char *what)
 
 	snprintf(command, sizeof(command), "\"$PG_CTL\" %s >/dev/null 2>&1", what);
 	assert_int_equal(system(command), 0);
+	if (!strncmp(what, "stop", 4)) {
+		PQfinish(super);
+		super = NULL;
+	}
 }

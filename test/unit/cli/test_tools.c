@@ -194,6 +194,8 @@ static void test_daemon(void **state)
 	EXPECT(o, 0, "reloaded\n", "");
 	o = run("pepsi", "stop", "--state", f.dir, NULL);
 	EXPECT(o, 0, "stopping\n", "");
+	o = run("pepsi", "stop", "--wait", "0", "--state", f.dir, NULL); /* this one never goes */
+	EXPECT(o, 1, "stopping\n", "pepsid is still there after 0 s");
 	o = run("pepsi", "config", "show", "--running", "--state", f.dir, NULL);
 	EXPECT(o, 0, "mx.example.test", "");
 	o = run("pepsi", "status", "--state", "/nonexistent", NULL);

@@ -28,8 +28,8 @@ static void test_counts(void **state)
 {
 	(void)state;
 	struct clients c;
-	struct net_addr a = addr("192.0.2.1"), b = addr("192.0.2.2"), n1 = addr("2001:db8::1"), n2 = addr("2001:db8::ffff"),
-			other = addr("2001:db8:0:1::1");
+	struct net_addr a = addr("192.0.2.1"), b = addr("192.0.2.2"), n1 = addr("2001:db8::1"),
+	                n2 = addr("2001:db8::ffff"), other = addr("2001:db8:0:1::1");
 	clients_init(&c);
 	assert_true(clients_enter(&c, &a, 2));
 	assert_true(clients_enter(&c, &a, 2));

@@ -1,6 +1,6 @@
-/* A whole ingress on ephemeral loopback ports without a database: the admission backend is a script in the test's hand, the
- * dispatcher a recorder, clients are sockets driven step by step in the same thread. Nothing sleeps: the loop is
- * turned until what is waited for has come, a bounded number of times. */
+/* A whole ingress on ephemeral loopback ports without a database: the admission backend is a script in the
+ * test's hand, the dispatcher a recorder, clients are sockets driven step by step in the same thread. Nothing
+ * sleeps: the loop is turned until what is waited for has come, a bounded number of times. */
 #ifndef TEST_INGRESS_HARNESS_H
 #define TEST_INGRESS_HARNESS_H
 

@@ -212,8 +212,8 @@ static void test_connections(void **state)
 	assert_true(idle(w));
 	world_free(w);
 	/* our own networks are exempt; the total is for all */
-	w = world_new((const char *const[]){ "listener-mx", "MAX_CONNECTIONS_PER_ADDRESS", "1", "listener-mx", "MAX_CONNECTIONS",
-	    "2", "pepsi", "RELAY_NETWORKS", "127.0.0.1", NULL });
+	w = world_new((const char *const[]){ "listener-mx", "MAX_CONNECTIONS_PER_ADDRESS", "1", "listener-mx",
+	    "MAX_CONNECTIONS", "2", "pepsi", "RELAY_NETWORKS", "127.0.0.1", NULL });
 	for (unsigned i = 0; i < 3; i++)
 		c[i] = client_new(w);
 	client_expect(&c[0], "220 ");
@@ -273,7 +273,8 @@ static void test_deadlines(void **state)
 	client_expect(&c, "421 4.4.2 ");
 	client_closed(&c);
 	client_free(&c);
-	/* a client that waits for its commit has the database's time; then it hears nothing, least of all a wrong word */
+	/* a client that waits for its commit has the database's time; then it hears nothing, least of all a
+	 * wrong word */
 	c = client_new(w);
 	client_hello(&c);
 	client_envelope(&c);
@@ -358,14 +359,15 @@ static void test_wake_interval(void **state)
 static void test_spool_trouble(void **state)
 {
 	(void)state;
-	struct world *w = world_new((const char *const[]){ "pepsi-ingress", "SPOOL_THRESHOLD", "1 KiB", "pepsi-ingress",
-	    "SPOOL_DIR", "/nonexistent/pepsi/spool", NULL });
+	struct world *w = world_new((const char *const[]){ "pepsi-ingress", "SPOOL_THRESHOLD", "1 KiB",
+	    "pepsi-ingress", "SPOOL_DIR", "/nonexistent/pepsi/spool", NULL });
 	struct client c = client_new(w);
 	client_hello(&c);
 	client_envelope(&c);
 	client_send(&c, "Subject: x\r\n\r\n");
 	for (unsigned i = 0; i < 64; i++)
-		client_send(&c, "0123456789012345678901234567890123456789012345678901234567890123456789012345678\r\n");
+		client_send(
+		    &c, "0123456789012345678901234567890123456789012345678901234567890123456789012345678\r\n");
 	client_send(&c, ".\r\n");
 	client_expect(&c, "452 4.3.1 ");
 	assert_int_equal(w->in->rejected[REFUSED_DISK], 1);

@@ -412,7 +412,8 @@ static void test_smuggling(void **state)
 		client_envelope(&c);
 		client_send(&c, "Subject: outer\r\n\r\nx");
 		client_send(&c, i < 5 ? ends[i] : true_ends[i - 5]);
-		client_send(&c, "MAIL FROM:<evil@example.org>\r\nRCPT TO:<b@example.test>\r\nDATA\r\nSubject: inner\r\n\r\n"
+		client_send(&c,
+		    "MAIL FROM:<evil@example.org>\r\nRCPT TO:<b@example.test>\r\nDATA\r\nSubject: inner\r\n\r\n"
 		    "smuggled\r\n.\r\n");
 		client_expect(&c, "550 5.6.0 ");
 		if (i < 5) {
@@ -455,8 +456,8 @@ static void test_relay_control(void **state)
 		{ "127.0.0.1", "example.test", "<b@elsewhere.test>", "250 2.1.5" },
 	};
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-		struct world *w = world_new((const char *const[]){ "pepsi", "RELAY_NETWORKS", cases[i].networks, "pepsi",
-		    "LOCAL_DOMAINS", cases[i].domains, NULL });
+		struct world *w = world_new((const char *const[]){ "pepsi", "RELAY_NETWORKS", cases[i].networks,
+		    "pepsi", "LOCAL_DOMAINS", cases[i].domains, NULL });
 		struct client c = client_new(w);
 		char line[256];
 		client_hello(&c);
@@ -466,7 +467,8 @@ static void test_relay_control(void **state)
 		client_send(&c, line);
 		const char *got = client_reply(&c);
 		if (strncmp(got, cases[i].reply, strlen(cases[i].reply)) != 0)
-			fail_msg("%s with \"%s\" and \"%s\": %s", cases[i].rcpt, cases[i].networks, cases[i].domains, got);
+			fail_msg("%s with \"%s\" and \"%s\": %s", cases[i].rcpt, cases[i].networks,
+			    cases[i].domains, got);
 		client_free(&c);
 		assert_true(idle(w));
 		world_free(w);
@@ -476,7 +478,8 @@ static void test_relay_control(void **state)
 static void test_postmaster(void **state)
 {
 	(void)state;
-	struct world *w = world_new((const char *const[]){ "pepsi", "LOCAL_DOMAINS", "*.wild.test first.test second.test", NULL });
+	struct world *w = world_new(
+	    (const char *const[]){ "pepsi", "LOCAL_DOMAINS", "*.wild.test first.test second.test", NULL });
 	struct client c = client_new(w);
 	client_hello(&c);
 	client_send(&c, "MAIL FROM:<a@example.org>\r\nRCPT TO:<Postmaster>\r\nDATA\r\n");

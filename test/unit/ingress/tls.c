@@ -13,7 +13,8 @@ static char dir[] = "/tmp/pepsi-tls-XXXXXX", cert[64], key[64];
 
 static struct world *tls_world(void)
 {
-	return world_new((const char *const[]){ "listener-mx", "TLS_CERT", cert, "listener-mx", "TLS_KEY", key, NULL });
+	return world_new(
+	    (const char *const[]){ "listener-mx", "TLS_CERT", cert, "listener-mx", "TLS_KEY", key, NULL });
 }
 
 static SSL *start(struct client *c)
@@ -100,7 +101,8 @@ static void test_starttls(void **state)
 	assert_non_null(strstr(r->headers.p, "TLSv1.3"));
 	assert_string_equal(buf_z(&r->body), "hello\r\n");
 	struct json_object *o = json_tokener_parse(r->state), *origin, *tls, *v;
-	assert_true(json_object_object_get_ex(o, "origin", &origin) && json_object_object_get_ex(origin, "tls", &tls));
+	assert_true(
+	    json_object_object_get_ex(o, "origin", &origin) && json_object_object_get_ex(origin, "tls", &tls));
 	assert_true(json_object_object_get_ex(tls, "protocol", &v));
 	assert_string_equal(json_object_get_string(v), "TLSv1.3");
 	assert_true(json_object_object_get_ex(tls, "cipher", &v));
@@ -193,10 +195,38 @@ static void test_not_offered(void **state)
 	world_free(w);
 }
 
+/* After the start the key may be out of reach: a reload keeps the old certificate, and takes over the rest. */
+static void test_reload(void **state)
+{
+	(void)state;
+	char hidden[80];
+	struct world *w = tls_world();
+	snprintf(hidden, sizeof hidden, "%s.hidden", key);
+	assert_int_equal(rename(key, hidden), 0);
+	assert_int_equal(config_set(w->conf, "pepsi", "LOCAL_DOMAINS", "other.test"), 0);
+	ingress_reload(w->in, w->conf);
+	assert_int_equal(rename(hidden, key), 0);
+	struct client c = client_new(w);
+	client_hello(&c);
+	client_send(&c, "STARTTLS\r\n");
+	client_expect(&c, "220 ");
+	SSL *s = start(&c);
+	say(&c, s, "EHLO x.example.test\r\n");
+	expect(&c, s, "250-");
+	say(&c, s, "MAIL FROM:<a@example.org>\r\nRCPT TO:<b@other.test>\r\nRCPT TO:<b@example.test>\r\n");
+	expect(&c, s, "250 ");
+	expect(&c, s, "250 ");
+	expect(&c, s, "550 ");
+	SSL_free(s);
+	client_free(&c);
+	world_free(w);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_starttls), cmocka_unit_test(test_injection),
-		cmocka_unit_test(test_handshake_deadline), cmocka_unit_test(test_not_offered) };
+		cmocka_unit_test(test_handshake_deadline), cmocka_unit_test(test_not_offered),
+		cmocka_unit_test(test_reload) };
 	if (!mkdtemp(dir))
 		return 1;
 	snprintf(cert, sizeof cert, "%s/cert.pem", dir);

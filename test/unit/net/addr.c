@@ -53,8 +53,8 @@ static void test_forms(void **state)
 static void test_keys(void **state)
 {
 	(void)state;
-	struct net_addr a = make("192.0.2.1"), mapped = make("::ffff:192.0.2.1"), b = make("192.0.2.2"), n1 = make("2001:db8::1"),
-			n2 = make("2001:db8::2"), other = make("2001:db8:0:1::1");
+	struct net_addr a = make("192.0.2.1"), mapped = make("::ffff:192.0.2.1"), b = make("192.0.2.2"),
+	                n1 = make("2001:db8::1"), n2 = make("2001:db8::2"), other = make("2001:db8:0:1::1");
 	assert_true(net_addr_key(&a) == net_addr_key(&mapped));
 	assert_true(net_addr_key(&a) != net_addr_key(&b));
 	assert_true(net_addr_key(&n1) == net_addr_key(&n2));
@@ -76,6 +76,7 @@ static void test_strange(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_forms), cmocka_unit_test(test_keys), cmocka_unit_test(test_strange) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_forms), cmocka_unit_test(test_keys),
+		cmocka_unit_test(test_strange) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

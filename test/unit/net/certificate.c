@@ -30,7 +30,8 @@ int certificate_make(const char *host, const char *cert_path, const char *key_pa
 		ASN1_INTEGER_set(X509_get_serialNumber(x), 1);
 		X509_gmtime_adj(X509_getm_notBefore(x), -3600);
 		X509_gmtime_adj(X509_getm_notAfter(x), 3600);
-		X509_NAME_add_entry_by_txt(X509_get_subject_name(x), "CN", MBSTRING_ASC, (const unsigned char *)host, -1, -1, 0);
+		X509_NAME_add_entry_by_txt(
+		    X509_get_subject_name(x), "CN", MBSTRING_ASC, (const unsigned char *)host, -1, -1, 0);
 		X509_set_issuer_name(x, X509_get_subject_name(x));
 		X509_set_pubkey(x, key);
 		if (add_name(x, host) == 0 && X509_sign(x, key, EVP_sha256()) > 0 && PEM_write_X509(c, x) == 1 &&

@@ -1,5 +1,5 @@
-/* Connections over socket pairs: plain, TLS on the same descriptor, freeing from inside callbacks; certificates by name;
- * the accept loop. */
+/* Connections over socket pairs: plain, TLS on the same descriptor, freeing from inside callbacks; certificates
+ * by name; the accept loop. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -355,7 +355,8 @@ static void test_sni(void **state)
 	(void)state;
 	static const struct {
 		const char *ask, *get;
-	} cases[] = { { NULL, "one.test" }, { "one.test", "one.test" }, { "two.test", "two.test" }, { "three.test", "one.test" } };
+	} cases[] = { { NULL, "one.test" }, { "one.test", "one.test" }, { "two.test", "two.test" },
+		{ "three.test", "one.test" } };
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		struct peer t;
 		peer_init(&t);
@@ -424,7 +425,9 @@ static void test_listener(void **state)
 	assert_non_null(strstr(err, "localhost"));
 	d.l = net_listener_new(base, fd, on_accept, &d);
 	assert_non_null(d.l);
-	struct sockaddr_in sa = { .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in sa = {
+		.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)
+	};
 	for (unsigned i = 0; i < 100; i++) {
 		many[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 		assert_int_equal(connect(many[i], (struct sockaddr *)&sa, sizeof sa), 0);

@@ -1,0 +1,191 @@
+-- The stored functions and triggers as seen from SQL, each fact an ASSERT. Run as superuser; what must work for role pepsi is
+-- done as that role.
+\set ON_ERROR_STOP on
+\set QUIET on
+\o /dev/null
+SET client_min_messages = warning;
+
+CREATE FUNCTION pg_temp.flow(OUT a bigint, OUT r bigint, OUT d bigint, OUT b bigint, OUT x bigint, OUT n bigint) LANGUAGE sql AS
+    'SELECT sum(accepted), sum(received), sum(delivered), sum(bounced), sum(discarded), (SELECT count(*) FROM pepsi.workqueue) FROM pepsi.flow_stats';
+CREATE FUNCTION pg_temp.books() RETURNS void LANGUAGE plpgsql AS $$
+DECLARE f record;
+BEGIN
+    SELECT * INTO f FROM pg_temp.flow();
+    ASSERT f.a = f.d + f.b + f.x + f.n, format('books: %s', f);
+    ASSERT NOT EXISTS (SELECT FROM pepsi.workqueue_body b WHERE NOT EXISTS (SELECT FROM pepsi.workqueue w WHERE w.body_id = b.id)), 'body without a row';
+    ASSERT NOT EXISTS (SELECT FROM pepsi.workqueue w WHERE NOT EXISTS (SELECT FROM pepsi.workqueue_body b WHERE w.body_id = b.id)), 'row without a body';
+END $$;
+CREATE FUNCTION pg_temp.fails(p text, p_state text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    BEGIN
+        EXECUTE p;
+    EXCEPTION WHEN others THEN
+        ASSERT SQLSTATE = p_state, format('%s: %s %s instead of %s', p, SQLSTATE, SQLERRM, p_state);
+        RETURN;
+    END;
+    RAISE EXCEPTION 'no error: %', p;
+END $$;
+
+-- sender_key: account, else address, IPv6 by /64; never an error.
+DO $$
+DECLARE t record; k text;
+BEGIN
+    FOR t IN SELECT * FROM (VALUES
+        ('{}', ''), ('{"origin":{}}', ''), ('{"origin":null}', ''), ('{"origin":[1]}', ''), ('{"origin":"x"}', ''),
+        ('{"origin":{"ip":"192.0.2.1"}}', '192.0.2.1'),
+        ('{"origin":{"ip":"192.0.2.1","account":"ann"}}', 'ann'),
+        ('{"origin":{"ip":"192.0.2.1","account":""}}', '192.0.2.1'),
+        ('{"origin":{"ip":"2001:db8:1:2:3:4:5:6"}}', '2001:db8:1:2::/64'),
+        ('{"origin":{"ip":"2001:DB8:1:2::9"}}', '2001:db8:1:2::/64'),
+        ('{"origin":{"ip":"::1"}}', '::/64'),
+        ('{"origin":{"ip":"::ffff:192.0.2.9"}}', '192.0.2.9'),
+        ('{"origin":{"ip":"fe80::1%eth0"}}', 'fe80::1%eth0'),
+        ('{"origin":{"ip":":::::"}}', ':::::'),
+        ('{"origin":{"ip":"1.2.3.4:25"}}', '1.2.3.4:25'),
+        ('{"origin":{"ip":"garbage"}}', 'garbage'),
+        ('{"origin":{"ip":{"a":1}}}', NULL), ('{"origin":{"ip":17,"account":{"x":[]}}}', NULL)) v(state, want) LOOP
+        INSERT INTO pepsi.workqueue (body_id, stage, mail_from, rcpt_to, headers, state) VALUES (-1, 's', '', '{}', '', t.state::jsonb)
+        RETURNING sender_key INTO k;
+        ASSERT k = coalesce(t.want, k) AND k IS NOT NULL, format('%s: %s', t.state, k);
+    END LOOP;
+    FOR i IN 1..300 LOOP
+        INSERT INTO pepsi.workqueue (body_id, stage, mail_from, rcpt_to, headers, state) VALUES (-1, 's', '', '{}', '',
+            jsonb_build_object('origin', jsonb_build_object('ip', (SELECT string_agg(substr(':.%/0123456789abcdefG', 1 + (random() * 20)::int, 1), '')
+                FROM generate_series(1, 1 + (random() * 60)::int) WHERE i > 0), 'account', CASE WHEN i % 10 = 0 THEN repeat('x', i * 10) END)));
+    END LOOP;
+    ASSERT (SELECT max(length(sender_key)) FROM pepsi.workqueue) <= 320;
+    DELETE FROM pepsi.workqueue;
+END $$;
+
+-- What the table refuses, whoever writes.
+SELECT pg_temp.fails('INSERT INTO pepsi.workqueue (body_id, stage, mail_from, rcpt_to, headers, state) VALUES (1, ''s'', '''', ''{}'', '''', ''[]'')', '23514');
+SELECT pg_temp.fails('INSERT INTO pepsi.workqueue (body_id, stage, mail_from, rcpt_to, headers) VALUES (1, '''', '''', ''{}'', '''')', '23514');
+SELECT pg_temp.fails('TRUNCATE pepsi.workqueue', '0A000');
+SELECT pg_temp.fails('INSERT INTO pepsi.config_override VALUES (''global'', ''Listener-mx'', ''BIND'', ''*'')', '23514');
+SELECT pg_temp.fails('INSERT INTO pepsi.config_override VALUES (''global'', ''PEPSI-postgres'', ''CONFIG'', ''x'')', '23514');
+SELECT pg_temp.fails('INSERT INTO pepsi.config_override VALUES (''domain:'', ''pepsi'', ''X'', ''x'')', '23514');
+SELECT pg_temp.fails('INSERT INTO pepsi.config_override VALUES (''everything'', ''pepsi'', ''X'', ''x'')', '23514');
+
+-- Plain SQL keeps the books, too: any number of rows per statement, none, and in a transaction that is given up.
+DO $$
+DECLARE f record; g record;
+BEGIN
+    SELECT * INTO f FROM pg_temp.flow();
+    INSERT INTO pepsi.workqueue_body SELECT -i, '' FROM generate_series(1, 10) i;
+    INSERT INTO pepsi.workqueue (id, body_id, stage, mail_from, rcpt_to, headers) SELECT -i, -i, 's', '', '{}', '' FROM generate_series(1, 10) i;
+    DELETE FROM pepsi.workqueue WHERE id = 12345678;
+    DELETE FROM pepsi.workqueue WHERE id > -4;
+    PERFORM pg_temp.books();
+    SELECT * INTO g FROM pg_temp.flow();
+    ASSERT g.a = f.a + 10 AND g.x = f.x + 3 AND g.n = f.n + 7 AND g.r = f.r;
+    BEGIN
+        DELETE FROM pepsi.workqueue;
+        RAISE EXCEPTION 'no';
+    EXCEPTION WHEN raise_exception THEN
+    END;
+    PERFORM pg_temp.books();
+    ASSERT (SELECT count(*) FROM pepsi.workqueue) = 7 AND (SELECT count(*) FROM pepsi.workqueue_body) = 7;
+    DELETE FROM pepsi.workqueue;
+    PERFORM pg_temp.books();
+END $$;
+
+-- The outcome of one delete does not stick to the next one of the transaction.
+SET ROLE pepsi;
+DO $$
+DECLARE f record; g record;
+BEGIN
+    SELECT sum(delivered) d, sum(discarded) x INTO f FROM pepsi.flow_stats;
+    PERFORM pepsi.workqueue_inject('s', '', '{a@b}', '', '') FROM generate_series(1, 2);
+    UPDATE pepsi.workqueue SET status = 'running';
+    PERFORM pepsi.workqueue_finish(ARRAY(SELECT min(id) FROM pepsi.workqueue), 'delivered');
+    DELETE FROM pepsi.workqueue;
+    SELECT sum(delivered) d, sum(discarded) x INTO g FROM pepsi.flow_stats;
+    ASSERT g.d = f.d + 1 AND g.x = f.x + 1;
+END $$;
+RESET ROLE;
+SELECT pg_temp.books();
+SET ROLE pepsi;
+
+-- inject, resume.
+DO $$
+DECLARE i bigint; j bigint;
+BEGIN
+    i := pepsi.workqueue_inject('s', 'x@y', '{a@b}', 'h', 'b', '{"k":1}');
+    ASSERT (SELECT status = 'pending' AND body_id = id AND state = '{"k":1}' FROM pepsi.workqueue WHERE id = i);
+    ASSERT pepsi.workqueue_inject('s', '', '{a@b}', '', '', '{}', i) IS NULL, 'parent is not running';
+    UPDATE pepsi.workqueue SET status = 'running' WHERE id = i;
+    j := pepsi.workqueue_inject('s', '', '{a@b}', '', '', '{}', i);
+    ASSERT j > i;
+    ASSERT pepsi.workqueue_pause(i, 100) = 0;
+    ASSERT pepsi.workqueue_pause(i, 100) IS NULL, 'not running any more';
+    ASSERT pepsi.workqueue_resume(i, '{"k":null,"answer":2}');
+    ASSERT NOT pepsi.workqueue_resume(i);
+    ASSERT (SELECT status = 'pending' AND timeout IS NULL AND state = '{"answer":2}' FROM pepsi.workqueue WHERE id = i);
+    DELETE FROM pepsi.workqueue;
+END $$;
+RESET ROLE;
+SELECT pg_temp.fails('SELECT pepsi.workqueue_inject(''s'', '''', ''{}'', '''', '''')', '22023');
+SELECT pg_temp.fails('SELECT pepsi.workqueue_finish(''{1}'', ''lost'')', '22023');
+SELECT pg_temp.fails('SELECT pepsi.workqueue_pause(1, 1, NULL, ''{}'')', '22023');
+
+-- Pure helpers.
+DO $$
+BEGIN
+    ASSERT pepsi.state_merge('{"a":1,"b":{"c":2}}', '{"b":{"d":3},"a":null,"e":null}') = '{"b":{"d":3}}';
+    ASSERT pepsi.state_merge('{"a":1}', NULL) = '{"a":1}';
+    ASSERT pepsi.rcpt_subset('{a,b,c}', '{2,0,2}') = '{c,a,c}' AND pepsi.rcpt_subset('{a}', '{}') = '{}';
+    ASSERT pepsi.state_subset('{"dsn":{"rcpt":[{"n":0}]}}', '{1,0}') = '{"dsn":{"rcpt":[{},{"n":0}]}}', 'shorter than rcpt_to';
+    ASSERT pepsi.state_subset('{"dsn":"odd"}', '{0}') = '{"dsn":"odd"}';
+    ASSERT pepsi.last_error('{"dispatch_error":{"kind":"crash","stage":"s"}}') = 'worker crash at stage s';
+    ASSERT pepsi.last_error('{}') IS NULL;
+END $$;
+SELECT pg_temp.fails('SELECT pepsi.rcpt_subset(''{a}'', ''{1}'')', '2202E');
+SELECT pg_temp.fails('SELECT pepsi.rcpt_subset(''{a}'', ''{-1}'')', '2202E');
+
+-- Rewrites and shared bodies: whoever drops the last reference frees the body, in every order.
+DO $$
+DECLARE i bigint; o text; ids bigint[];
+BEGIN
+    FOREACH o IN ARRAY ARRAY['parent first', 'clone first', 'both at once', 'rewrite both'] LOOP
+        i := pepsi.workqueue_inject('s', '', '{a@b,c@d}', '', 'shared');
+        UPDATE pepsi.workqueue SET status = 'running' WHERE id = i;
+        ASSERT pepsi.workqueue_split(i, '{0}', '[{"stage":"s","indices":[1],"token":"x"}]') = 1;
+        ASSERT (SELECT count(*) FROM pepsi.workqueue_body) = 1;
+        ids := ARRAY(SELECT id FROM pepsi.workqueue ORDER BY id);
+        IF o = 'both at once' THEN
+            DELETE FROM pepsi.workqueue;
+        ELSIF o = 'rewrite both' THEN
+            UPDATE pepsi.workqueue SET status = 'running';
+            ASSERT pepsi.workqueue_move(ids[1], 't', 'pending', 0, NULL, false, NULL, NULL, NULL, 'one');
+            ASSERT (SELECT count(*) FROM pepsi.workqueue_body) = 2;
+            ASSERT pepsi.workqueue_move(ids[2], 't', 'pending', 0, NULL, false, NULL, NULL, NULL, 'two');
+            ASSERT (SELECT string_agg(convert_from(body, 'UTF8'), ',' ORDER BY id) FROM pepsi.workqueue_body) = 'one,two';
+            ASSERT NOT pepsi.workqueue_move(ids[2], 't', 'pending', 0, NULL, false, NULL, NULL, NULL, 'not running');
+            PERFORM pg_temp.books();
+            DELETE FROM pepsi.workqueue;
+        ELSE
+            DELETE FROM pepsi.workqueue WHERE id = ids[CASE o WHEN 'parent first' THEN 1 ELSE 2 END];
+            ASSERT (SELECT count(*) FROM pepsi.workqueue_body) = 1;
+            PERFORM pg_temp.books();
+            DELETE FROM pepsi.workqueue;
+        END IF;
+        ASSERT (SELECT count(*) FROM pepsi.workqueue_body) = 0, o;
+        PERFORM pg_temp.books();
+    END LOOP;
+END $$;
+
+-- No index is entered on the straight way; the plans of the hot statements use the indices they are meant to.
+SET enable_seqscan = off;
+DO $$
+DECLARE line text; plan text;
+BEGIN
+    FOR line IN EXPLAIN SELECT id FROM pepsi.workqueue WHERE stage = 's' AND status = 'pending' ORDER BY id LIMIT 5 LOOP
+        plan := concat(plan, line);
+    END LOOP;
+    ASSERT plan LIKE '%workqueue_pending%', plan;
+    plan := '';
+    FOR line IN EXPLAIN SELECT id FROM pepsi.workqueue WHERE status = 'paused' AND timeout <= now() ORDER BY timeout LIMIT 5 LOOP
+        plan := concat(plan, line);
+    END LOOP;
+    ASSERT plan LIKE '%workqueue_paused%', plan;
+END $$;
