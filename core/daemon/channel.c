@@ -86,16 +86,18 @@ int channel_slurp(int fd, struct buf *out)
 {
 	off_t at = 0;
 	for (;;) {
-		char *room = buf_room(out, 65536);
+		char beyond;
+		size_t left = out->max - out->n, want = left < 65536 ? left : 65536;
+		char *room = want ? buf_room(out, want) : &beyond;
 		if (!room)
 			return -1;
-		ssize_t n = pread(fd, room, 65536, at);
+		ssize_t n = pread(fd, room, want ? want : 1, at);
 		if (n < 0 && errno == EINTR)
 			continue;
-		if (n < 0)
-			return -1;
-		if (n == 0)
-			return 0;
+		if (n <= 0)
+			return (int)n;
+		if (!want)
+			return -1; /* more than the limit */
 		out->n += (size_t)n;
 		at += n;
 	}
