@@ -19,8 +19,9 @@ struct worker {
 	char **stages; /* distinct; [0] is where everything goes that no rule takes, NULL: nowhere */
 	size_t n_stages;
 	/* per message, kept for the next */
-	uint32_t *idx;
+	uint32_t *idx, *keep;
 	unsigned *way;
+	struct pepsi_clone *clones; /* one per stage */
 	size_t room;
 };
 
@@ -104,6 +105,8 @@ static void close_worker(void *worker)
 	free(w->stages);
 	free(w->rules);
 	free(w->idx);
+	free(w->keep);
+	free(w->clones);
 	free(w->way);
 	free(w);
 }
@@ -164,8 +167,21 @@ static int32_t open_worker(const struct pepsi_host *h, const struct pepsi_conf *
 		close_worker(w);
 		return w ? PEPSI_PERMANENT : PEPSI_RETRY;
 	}
+	w->clones = calloc(w->n_stages, sizeof *w->clones);
+	if (!w->clones) {
+		close_worker(w);
+		return PEPSI_RETRY;
+	}
 	*ret = w;
 	return PEPSI_OK;
+}
+
+/* A rule that leads to the bounce stage is a refusal, and the report says so. NULL: an ordinary way. */
+static const char *refuses(const char *bounce, const char *to)
+{
+	return bounce && !strcmp(bounce, to) ? "{\"bounce\":{\"kind\":\"permanent\",\"enhanced_status\":\"5.4.4\",\"phase\":\"route\","
+					       "\"diagnostic\":\"no way leads to this recipient from here\"}}"
+					     : NULL;
 }
 
 static unsigned way_of(const struct worker *w, struct pepsi_str rcpt)
@@ -188,7 +204,10 @@ static int room_for(struct worker *w, size_t n)
 	unsigned *way = realloc(w->way, n * sizeof *way);
 	if (way)
 		w->way = way;
-	if (!idx || !way)
+	uint32_t *keep = realloc(w->keep, n * sizeof *keep);
+	if (keep)
+		w->keep = keep;
+	if (!idx || !way || !keep)
 		return -1;
 	w->room = n;
 	return 0;
@@ -205,18 +224,28 @@ static int32_t process(void *worker, const struct pepsi_host *h, struct pepsi_ms
 	for (size_t i = 0; i < n; i++)
 		w->way[i] = way_of(w, h->rcpt(m, i));
 	/* the row goes the first recipient's way, the others' ways get rows of their own */
+	struct pepsi_clone *clones = w->clones;
+	const char *bounce = h->bounce_stage(m);
+	size_t n_clones = 0, at = 0, n_keep = 0;
 	for (unsigned to = 0; to < w->n_stages; to++) {
-		size_t k = 0;
-		if (to == w->way[0])
-			continue;
+		size_t from = at;
 		for (size_t i = 0; i < n; i++)
 			if (w->way[i] == to)
-				w->idx[k++] = (uint32_t)i;
-		int32_t r = k ? h->split_off_recipients(m, w->idx, k, w->stages[to]) : PEPSI_OK;
+				w->idx[at++] = (uint32_t)i;
+		if (to != w->way[0] && at > from)
+			clones[n_clones++] = (struct pepsi_clone){ .abi = PEPSI_ABI_OF(struct pepsi_clone), .stage = w->stages[to],
+				.indices = w->idx + from, .n = at - from, .state = refuses(bounce, w->stages[to]) };
+	}
+	if (n_clones) {
+		for (size_t i = 0; i < n; i++)
+			if (w->way[i] == w->way[0])
+				w->keep[n_keep++] = (uint32_t)i;
+		int32_t r = h->fan_out(m, clones, n_clones, w->keep, n_keep);
 		if (r != PEPSI_OK)
 			return r;
 	}
-	return h->advance_to(m, w->stages[w->way[0]]);
+	const char *to = w->stages[w->way[0]], *state = refuses(bounce, to);
+	return state ? h->reroute(m, to, state) : h->advance_to(m, to);
 }
 
 PEPSI_STAGE(.name = "pepsi-stage-route", .version = "0.1", .license = "Apache-2.0",
