@@ -69,19 +69,26 @@ BEGIN
     END LOOP;
 END $$;
 
--- The check: every privilege on a table, column or sequence that our roles or PUBLIC hold must be in the list, and the other way
--- round; and no role of ours may be more than a plain role.
+-- The check: every privilege on a table, sequence or function that our roles or PUBLIC hold must be in the list, and the other
+-- way round; and no role of ours may be more than a plain role.
 DO $$
 DECLARE
     d text;
 BEGIN
     WITH want AS (
         SELECT role, object, upper(trim(p)) AS privilege FROM pepsi_grant, unnest(string_to_array(privileges, ',')) p
-        WHERE kind IN ('t', 's')),
+        WHERE kind IN ('t', 's')
+        UNION SELECT g.role, p.oid::regprocedure::text, 'EXECUTE' FROM pepsi_grant g JOIN pg_proc p ON g.object IN ('*', p.proname)
+        WHERE g.kind = 'f' AND p.pronamespace = 'pepsi'::regnamespace AND p.prorettype <> 'trigger'::regtype
+        UNION SELECT 'PUBLIC', 'pepsi.sender_net(text)'::regprocedure::text, 'EXECUTE'),
     have AS (
-        SELECT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE pg_get_userbyid(a.grantee) END AS role, c.relname AS object, a.privilege_type AS privilege
+        SELECT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE pg_get_userbyid(a.grantee)::text END AS role, c.relname::text AS object, a.privilege_type AS privilege
         FROM pg_class c, aclexplode(c.relacl) a
-        WHERE c.relnamespace = 'pepsi'::regnamespace AND a.grantee <> c.relowner AND c.relkind IN ('r', 'p', 'v', 'm', 'S', 'f')),
+        WHERE c.relnamespace = 'pepsi'::regnamespace AND a.grantee <> c.relowner AND c.relkind IN ('r', 'p', 'v', 'm', 'S', 'f')
+        UNION ALL
+        SELECT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE pg_get_userbyid(a.grantee)::text END, p.oid::regprocedure::text, a.privilege_type
+        FROM pg_proc p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
+        WHERE p.pronamespace = 'pepsi'::regnamespace AND a.grantee <> p.proowner),
     diff AS (
         SELECT 'missing' AS what, * FROM (SELECT * FROM want EXCEPT SELECT role, object, privilege FROM have) m
         UNION ALL

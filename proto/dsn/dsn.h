@@ -1,0 +1,69 @@
+/* Delivery status notifications: the message that tells a sender what became of his (RFC 3461, RFC 3462/6522, RFC 3464,
+ * RFC 6533 for internationalized ones). A pure writer; time and names come from the caller.
+ *
+ * Everything that is put in is taken for hostile: text of other servers, parameters of the client, the original itself. What
+ * comes out is whole CRLF lines without bare CR, LF or NUL, and a multipart whose boundary occurs nowhere in its parts. */
+#ifndef PROTO_DSN_DSN_H
+#define PROTO_DSN_DSN_H
+
+#include "base/buf.h"
+#include "base/str.h"
+
+enum {
+	DSN_TEXT_MAX = 900,            /* octets of a remote text that are shown */
+	DSN_RCPTS_MAX = 10000,         /* recipients described in one report */
+	DSN_OVERHEAD_MAX = 64 * 1024 * 1024, /* octets of a report besides the returned original */
+};
+
+enum dsn_kind { DSN_FAILED, DSN_DELAYED, DSN_DELIVERED, DSN_RELAYED }; /* the Action of RFC 3464 §2.3.3 */
+
+struct dsn_rcpt {
+	struct str address;    /* final recipient, without <> */
+	struct str orcpt;      /* as the client sent it: "rfc822;xtext"; empty: none */
+	struct str status;     /* "5.1.1"; what is no status is replaced by the class alone */
+	struct str remote_mta; /* "mx.example.net" or "[192.0.2.1]"; empty: decided here */
+	unsigned code;         /* of the SMTP reply, 0: none */
+	struct str reply;      /* its text, without code and status */
+	struct str diagnostic; /* in words, for people; and, without a code, for Diagnostic-Code */
+	struct str phase;      /* "rcpt", "data", …; empty: not known */
+};
+
+struct dsn {
+	enum dsn_kind kind;
+	struct str hostname; /* ours */
+	struct str to;       /* sender of the original; not empty */
+	struct str id;       /* unique here: queue id */
+	int64_t now_us, arrival_us;
+	int64_t retry_until_us; /* DSN_DELAYED: when we give up; 0: not said */
+	struct str envid;    /* as the client sent it (xtext); empty: none */
+	char ret;            /* 'F', 'H' or 0: not said (RFC 3461 §4.3) */
+	bool smtputf8;       /* the original was an internationalized message */
+	struct str headers, body; /* the original: header lines, body */
+	size_t max_original; /* an original larger than this is returned as headers only, headers are cut there */
+	const struct dsn_rcpt *rcpts;
+	size_t n_rcpts;
+};
+
+struct dsn_form {
+	bool eight_bit; /* the report holds 8-bit octets: BODY=8BITMIME */
+	bool utf8;      /* it is an internationalized message: SMTPUTF8 */
+	bool full;      /* the whole original was returned */
+};
+
+/* Appends the report's header block to headers and its body to body. Returns 0, or -1: a buffer is full, no recipients, or `to`
+ * cannot be written. */
+int dsn_write(const struct dsn *d, struct buf *headers, struct buf *body, struct dsn_form *ret);
+
+/* -- pieces, for tests and other writers of reports */
+
+/* Is it "D.S.D" with class 2, 4 or 5 (RFC 3463 §2)? */
+bool dsn_status_ok(struct str s);
+/* What a status means for the sender and what he can do, in one or two sentences. Never NULL. */
+const char *dsn_advice(struct str status, enum dsn_kind kind);
+/* Text made safe for one line: controls become blanks, at most max octets; octets above 127 stay where utf8 is set and the
+ * text is UTF-8, else each character becomes \x{HEX} (RFC 6533 §3) or '?'. */
+int dsn_text(struct buf *out, struct str s, bool utf8, size_t max);
+/* Decodes xtext (RFC 3461 §4). Returns 0, or -1: no xtext, or it decodes to a control or an octet above 127; out is as before. */
+int dsn_xtext_decode(struct buf *out, struct str s);
+
+#endif
