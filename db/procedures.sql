@@ -511,3 +511,13 @@ BEGIN
     END IF;
     RETURN n;
 END $$;
+
+-- ---------------------------------------------------------------------------------------------- aliases
+
+-- What these names (lower case) stand for, one row per target in the order of the list; target NULL: known, goes nowhere.
+CREATE FUNCTION pepsi.alias_lookup(p_names text[]) RETURNS TABLE (name text, target text)
+LANGUAGE sql STABLE AS $$
+    SELECT a.address, t.target FROM pepsi.alias_map a
+    LEFT JOIN LATERAL unnest(a.targets) WITH ORDINALITY t(target, o) ON true
+    WHERE a.address = ANY (p_names) ORDER BY a.address, t.o
+$$;
