@@ -51,8 +51,10 @@ END $$;
 -- Sweeps bodies without a row, at most p_limit; returns how many. Safe beside any writer, because a reference to a
 -- body is only ever made in the transaction that makes the body, or copied from a row which that transaction holds locked: so
 -- every snapshot that sees a body in use also sees a row that uses it, and this is one statement with one snapshot.
+-- Reads both tables' keys as a whole, so the planner is free again here.
 CREATE FUNCTION pepsi.workqueue_body_gc(p_limit integer DEFAULT 10000) RETURNS integer
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = on SET enable_hashjoin = on SET enable_mergejoin = on AS $$
 DECLARE n integer;
 BEGIN
     DELETE FROM pepsi.workqueue_body WHERE id = ANY (ARRAY(

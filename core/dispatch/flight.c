@@ -95,12 +95,12 @@ unsigned flight_depth(const struct stage *st)
 	return depth > st->queue_limit ? st->queue_limit : (unsigned)depth;
 }
 
-/* The worker for the next flight: work is packed on the first ones that have room, so that a surplus cools down; a suspect needs
- * an empty one and keeps it to itself. */
+/* The worker for the next flight: the first that has less than PACK_TARGET_US ahead of it, else the least laden; none
+ * when all have what they may hold. A suspect needs an empty one and keeps it to itself. */
 static struct worker *pick(struct stage *st, const struct flight *f)
 {
 	struct worker *w, *least = NULL;
-	unsigned depth = flight_depth(st);
+	unsigned depth = flight_depth(st), pack = st->avg_us ? (unsigned)(PACK_TARGET_US / st->avg_us) + 1 : 1;
 	TAILQ_FOREACH(w, &st->workers, link) {
 		const struct flight *first = TAILQ_FIRST(&w->flights);
 		if (w->state != WORKER_READY || (st->max_messages && w->served + w->n_flights >= st->max_messages))
@@ -109,7 +109,7 @@ static struct worker *pick(struct stage *st, const struct flight *f)
 			continue;
 		if (w->n_flights >= depth || w->bytes >= WORKER_BYTES_MAX)
 			continue;
-		if (!first)
+		if (w->n_flights < pack)
 			return w;
 		if (!least || w->n_flights < least->n_flights)
 			least = w;
