@@ -224,11 +224,41 @@ static struct str json_word(struct str json, struct str key)
 	return STR_NULL;
 }
 
+static void wake_word(struct dispatch *d, struct str word)
+{
+	char to[128];
+	if (!word.n || word.n >= sizeof to)
+		return;
+	memcpy(to, word.p, word.n);
+	to[word.n] = 0;
+	dispatch_wake(d, to);
+}
+
+/* "also":["…","…"]: stages of rows that were made out of this one; some of them may be paused ones with a time. */
+static void wake_also(struct dispatch *d, struct str json)
+{
+	static const struct str key = STR_INIT("\"also\":[\"");
+	for (size_t i = 0; i + key.n < json.n; i++) {
+		if (memcmp(json.p + i, key.p, key.n))
+			continue;
+		struct str rest = str_skip(json, i + key.n);
+		ptrdiff_t end;
+		while ((end = str_chr(rest, '"')) >= 0) {
+			wake_word(d, str_n(rest.p, (size_t)end));
+			rest = str_skip(rest, (size_t)end + 1);
+			if (!str_starts(rest, STR(",\"")))
+				break;
+			rest = str_skip(rest, 2);
+		}
+		dispatch_due_soon(d);
+		return;
+	}
+}
+
 static void answered(struct dispatch *d, struct worker *w, const struct wire_status *line, int64_t each)
 {
 	struct flight *f = TAILQ_FIRST(&w->flights);
 	struct stage *st = w->stage;
-	char to[128];
 	struct str word;
 
 	w->served++;
@@ -243,12 +273,8 @@ static void answered(struct dispatch *d, struct worker *w, const struct wire_sta
 	st->done++;
 	st->d_messages++;
 	flight_free(d, f);
-	word = json_word(line->json, STR("\"to\":\""));
-	if (word.n && word.n < sizeof to) {
-		memcpy(to, word.p, word.n);
-		to[word.n] = 0;
-		dispatch_wake(d, to);
-	}
+	wake_word(d, json_word(line->json, STR("\"to\":\"")));
+	wake_also(d, line->json);
 	word = json_word(line->json, STR("\"outcome\":\""));
 	if (str_eq(word, STR("pause")))
 		dispatch_due_soon(d);
