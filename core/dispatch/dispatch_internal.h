@@ -17,6 +17,9 @@
 enum {
 	/* A worker is given at most as much work ahead as it does in this time: what is sent cannot be taken back. */
 	DEPTH_TARGET_US = 40 * 1000,
+	/* Below this much work ahead of it a worker is given more before another one is woken: larger commits, fewer
+	 * processes in play, and a surplus cools down. It is also what packing may cost a message in waiting. */
+	PACK_TARGET_US = 3 * 1000,
 	DEPTH_UNKNOWN = 2,              /* until the first answers tell how fast the stage is */
 	WORKER_BYTES_MAX = 16 << 20,    /* content sent ahead to one worker */
 	STAGE_BYTES_MAX = 64 << 20,     /* content kept in the backlog of one stage; more is read from the database */

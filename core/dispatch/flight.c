@@ -95,12 +95,12 @@ unsigned flight_depth(const struct stage *st)
 	return depth > st->queue_limit ? st->queue_limit : (unsigned)depth;
 }
 
-/* The worker for the next flight: work is packed on the first ones that have room, so that a surplus cools down; a suspect needs
- * an empty one and keeps it to itself. */
+/* The worker for the next flight: the first that has less than PACK_TARGET_US ahead of it, else the least laden; none
+ * when all have what they may hold. A suspect needs an empty one and keeps it to itself. */
 static struct worker *pick(struct stage *st, const struct flight *f)
 {
 	struct worker *w, *least = NULL;
-	unsigned depth = flight_depth(st);
+	unsigned depth = flight_depth(st), pack = st->avg_us ? (unsigned)(PACK_TARGET_US / st->avg_us) + 1 : 1;
 	TAILQ_FOREACH(w, &st->workers, link) {
 		const struct flight *first = TAILQ_FIRST(&w->flights);
 		if (w->state != WORKER_READY || (st->max_messages && w->served + w->n_flights >= st->max_messages))
@@ -109,7 +109,7 @@ static struct worker *pick(struct stage *st, const struct flight *f)
 			continue;
 		if (w->n_flights >= depth || w->bytes >= WORKER_BYTES_MAX)
 			continue;
-		if (!first)
+		if (w->n_flights < pack)
 			return w;
 		if (!least || w->n_flights < least->n_flights)
 			least = w;
@@ -224,11 +224,41 @@ static struct str json_word(struct str json, struct str key)
 	return STR_NULL;
 }
 
+static void wake_word(struct dispatch *d, struct str word)
+{
+	char to[128];
+	if (!word.n || word.n >= sizeof to)
+		return;
+	memcpy(to, word.p, word.n);
+	to[word.n] = 0;
+	dispatch_wake(d, to);
+}
+
+/* "also":["…","…"]: stages of rows that were made out of this one; some of them may be paused ones with a time. */
+static void wake_also(struct dispatch *d, struct str json)
+{
+	static const struct str key = STR_INIT("\"also\":[\"");
+	for (size_t i = 0; i + key.n < json.n; i++) {
+		if (memcmp(json.p + i, key.p, key.n))
+			continue;
+		struct str rest = str_skip(json, i + key.n);
+		ptrdiff_t end;
+		while ((end = str_chr(rest, '"')) >= 0) {
+			wake_word(d, str_n(rest.p, (size_t)end));
+			rest = str_skip(rest, (size_t)end + 1);
+			if (!str_starts(rest, STR(",\"")))
+				break;
+			rest = str_skip(rest, 2);
+		}
+		dispatch_due_soon(d);
+		return;
+	}
+}
+
 static void answered(struct dispatch *d, struct worker *w, const struct wire_status *line, int64_t each)
 {
 	struct flight *f = TAILQ_FIRST(&w->flights);
 	struct stage *st = w->stage;
-	char to[128];
 	struct str word;
 
 	w->served++;
@@ -243,12 +273,8 @@ static void answered(struct dispatch *d, struct worker *w, const struct wire_sta
 	st->done++;
 	st->d_messages++;
 	flight_free(d, f);
-	word = json_word(line->json, STR("\"to\":\""));
-	if (word.n && word.n < sizeof to) {
-		memcpy(to, word.p, word.n);
-		to[word.n] = 0;
-		dispatch_wake(d, to);
-	}
+	wake_word(d, json_word(line->json, STR("\"to\":\"")));
+	wake_also(d, line->json);
 	word = json_word(line->json, STR("\"outcome\":\""));
 	if (str_eq(word, STR("pause")))
 		dispatch_due_soon(d);

@@ -313,8 +313,13 @@ void dispatch_database(struct dispatch *d, bool up)
 		}
 		return;
 	}
-	TAILQ_FOREACH(st, &d->stages, link)
+	TAILQ_FOREACH(st, &d->stages, link) {
+		struct worker *w;
 		repair_run(d, st);
+		TAILQ_FOREACH(w, &st->workers, link)
+			if (w->busy_since) /* their time begins anew: they were waiting for the same database */
+				w->busy_since = clock_mono_us();
+	}
 	d->last_sweep = clock_mono_us() - ORPHAN_SWEEP_US + US_PER_S; /* answers may have been lost: sweep in a second */
 	dispatch_wake(d, NULL);
 	dispatch_due_soon(d);

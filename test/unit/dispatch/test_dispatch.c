@@ -442,6 +442,25 @@ static void test_overrun(void **state)
 	assert_int_equal(init_stage()->crashes, 0);
 }
 
+static void test_no_overrun_without_database(void **state)
+{
+	static const int64_t row = 9;
+	(void)state;
+	claim_gives(&row, 1);
+	int w = worker_up(0);
+	dispatch_database(d, false);
+	now_us += 600 * US_PER_S;
+	pool_tick(d, now_us);
+	dispatch_database(d, true);
+	now_us += 9 * US_PER_S;
+	pool_tick(d, now_us);
+	assert_int_equal(sp.kills, 0);
+	now_us += 2 * US_PER_S;
+	pool_tick(d, now_us);
+	assert_int_equal(sp.kills, 1);
+	close(w);
+}
+
 static void test_cool_down(void **state)
 {
 	static const int64_t row = 5;
@@ -563,6 +582,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_exit_zero_in_mid_message_is_a_crash, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_crowd_is_not_blamed_but_separated, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_overrun, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_no_overrun_without_database, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_cool_down, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_worn_out_and_idle_workers_leave, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_garbage_kills_the_worker, setup, teardown),
