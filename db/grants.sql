@@ -11,6 +11,7 @@ INSERT INTO pepsi_grant VALUES
     ('pepsi', 't', 'flow_stats', 'SELECT'),
     ('pepsi', 't', 'config_override', 'SELECT'),
     ('pepsi', 't', 'schema_version', 'SELECT'),
+    ('pepsi', 't', 'alias_map', 'SELECT'),
     ('pepsi', 's', 'workqueue_id_seq', 'USAGE'),
     ('pepsi', 'f', '*', 'EXECUTE'),
     ('pepsi-ingress', 's', 'workqueue_id_seq', 'USAGE'),
@@ -23,6 +24,7 @@ INSERT INTO pepsi_grant VALUES
     ('pepsi-httpd', 't', 'schema_version', 'SELECT'),
     ('pepsi-config', 't', 'config_override', 'SELECT,INSERT,UPDATE,DELETE'),
     ('pepsi-config', 't', 'schema_version', 'SELECT'),
+    ('pepsi-config', 't', 'alias_map', 'SELECT,INSERT,UPDATE,DELETE'),
     ('pepsi-crypto', 't', 'workqueue', 'SELECT,INSERT,UPDATE,DELETE'),
     ('pepsi-crypto', 't', 'workqueue_body', 'SELECT,INSERT,DELETE'),
     ('pepsi-crypto', 't', 'config_override', 'SELECT'),
@@ -67,19 +69,26 @@ BEGIN
     END LOOP;
 END $$;
 
--- The check: every privilege on a table, column or sequence that our roles or PUBLIC hold must be in the list, and the other way
--- round; and no role of ours may be more than a plain role.
+-- The check: every privilege on a table, sequence or function that our roles or PUBLIC hold must be in the list, and the other
+-- way round; and no role of ours may be more than a plain role.
 DO $$
 DECLARE
     d text;
 BEGIN
     WITH want AS (
         SELECT role, object, upper(trim(p)) AS privilege FROM pepsi_grant, unnest(string_to_array(privileges, ',')) p
-        WHERE kind IN ('t', 's')),
+        WHERE kind IN ('t', 's')
+        UNION SELECT g.role, p.oid::regprocedure::text, 'EXECUTE' FROM pepsi_grant g JOIN pg_proc p ON g.object IN ('*', p.proname)
+        WHERE g.kind = 'f' AND p.pronamespace = 'pepsi'::regnamespace AND p.prorettype <> 'trigger'::regtype
+        UNION SELECT 'PUBLIC', 'pepsi.sender_net(text)'::regprocedure::text, 'EXECUTE'),
     have AS (
-        SELECT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE pg_get_userbyid(a.grantee) END AS role, c.relname AS object, a.privilege_type AS privilege
+        SELECT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE pg_get_userbyid(a.grantee)::text END AS role, c.relname::text AS object, a.privilege_type AS privilege
         FROM pg_class c, aclexplode(c.relacl) a
-        WHERE c.relnamespace = 'pepsi'::regnamespace AND a.grantee <> c.relowner AND c.relkind IN ('r', 'p', 'v', 'm', 'S', 'f')),
+        WHERE c.relnamespace = 'pepsi'::regnamespace AND a.grantee <> c.relowner AND c.relkind IN ('r', 'p', 'v', 'm', 'S', 'f')
+        UNION ALL
+        SELECT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE pg_get_userbyid(a.grantee)::text END, p.oid::regprocedure::text, a.privilege_type
+        FROM pg_proc p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
+        WHERE p.pronamespace = 'pepsi'::regnamespace AND a.grantee <> p.proowner),
     diff AS (
         SELECT 'missing' AS what, * FROM (SELECT * FROM want EXCEPT SELECT role, object, privilege FROM have) m
         UNION ALL

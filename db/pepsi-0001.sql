@@ -116,3 +116,10 @@ CREATE TABLE pepsi.config_override (
     updated_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (scope, section, option)
 );
+
+-- Aliases kept in the database (MAP = database of pepsi-stage-aliases). address: "local@domain", "local" (at our own
+-- domains) or "@domain". No targets: the address is known and goes nowhere.
+CREATE TABLE pepsi.alias_map (
+    address text PRIMARY KEY CHECK (address <> '' AND address = lower(address)),
+    targets text[] NOT NULL CHECK (array_position(targets, NULL) IS NULL)
+);

@@ -51,8 +51,10 @@ END $$;
 -- Sweeps bodies without a row, at most p_limit; returns how many. Safe beside any writer, because a reference to a
 -- body is only ever made in the transaction that makes the body, or copied from a row which that transaction holds locked: so
 -- every snapshot that sees a body in use also sees a row that uses it, and this is one statement with one snapshot.
+-- Reads both tables' keys as a whole, so the planner is free again here.
 CREATE FUNCTION pepsi.workqueue_body_gc(p_limit integer DEFAULT 10000) RETURNS integer
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = on SET enable_hashjoin = on SET enable_mergejoin = on AS $$
 DECLARE n integer;
 BEGIN
     DELETE FROM pepsi.workqueue_body WHERE id = ANY (ARRAY(
@@ -509,3 +511,13 @@ BEGIN
     END IF;
     RETURN n;
 END $$;
+
+-- ---------------------------------------------------------------------------------------------- aliases
+
+-- What these names (lower case) stand for, one row per target in the order of the list; target NULL: known, goes nowhere.
+CREATE FUNCTION pepsi.alias_lookup(p_names text[]) RETURNS TABLE (name text, target text)
+LANGUAGE sql STABLE AS $$
+    SELECT a.address, t.target FROM pepsi.alias_map a
+    LEFT JOIN LATERAL unnest(a.targets) WITH ORDINALITY t(target, o) ON true
+    WHERE a.address = ANY (p_names) ORDER BY a.address, t.o
+$$;

@@ -35,7 +35,9 @@ static inline bool str_eq(struct str a, struct str b)
 /* The part from octet `from` on; empty when it lies behind the end. */
 static inline struct str str_skip(struct str s, size_t from)
 {
-	return from >= s.n ? (struct str){ s.p + s.n, 0 } : (struct str){ s.p + from, s.n - from };
+	if (from >= s.n) /* NULL plus 0 is undefined in C11 */
+		return (struct str){ s.p ? s.p + s.n : NULL, 0 };
+	return (struct str){ s.p + from, s.n - from };
 }
 
 /* ASCII case folding only; octets above 127 compare as they are (RFC 5321 §2.4). */

@@ -122,6 +122,7 @@ static const struct pepsi_option stage[] = {
 	DURATION("MAX_RUNTIME", 0, NULL, 1, 7 * DAY, "longest time for one message; default: MAX_RUNTIME of [pepsi-dispatch]"),
 	BOOL("ORIGINATE_SUCCESS_DSN", 0, "YES",
 	    "send success reports that senders asked for where the next hop does not (RFC 3461 5.2.2); needs BOUNCE_STAGE"),
+	SIZE("MEMORY_LIMIT", 0, "1 GiB", 64 * MIB, 1024 * GIB, "address space of one worker; a module that wants more is refused it"),
 	STRING("USER", 0, NULL, "account of this stage's workers; default: USER of [pepsi]"),
 	LIST("GROUPS", 0, NULL, NULL, "supplementary groups of this stage's workers"),
 };

@@ -7,8 +7,10 @@
 
 #include <libpq-fe.h>
 
+#ifndef STORE_ANSWER_S /* a test has less patience */
+#define STORE_ANSWER_S 30    /* a server that does not answer for so long is given up */
+#endif
 enum {
-	STORE_ANSWER_S = 30,     /* a server that does not answer for so long is given up */
 	STORE_CONNECT_S = 10,    /* one attempt to connect */
 	STORE_STATEMENT_MS = 25000, /* statement_timeout: the server gives up before we do, with a clear error */
 	STORE_TRIES = 5,         /* of a transaction that met a serialization failure or deadlock */

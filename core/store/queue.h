@@ -50,6 +50,9 @@ void store_requeue_due(struct store_conn *c, store_due_fn fn, void *arg);
 /* running → pending: these ids (n > 0), or all that are left from a former life (n = 0). */
 typedef void (*store_count_fn)(void *arg, enum store_rc rc, unsigned n);
 void store_release(struct store_conn *c, const int64_t *ids, size_t n, store_count_fn fn, void *arg);
+/* running → pending: rows that are not among the n known ids and came in longer than older_us ago (their hand-off was
+ * lost with the answer to a commit). */
+void store_release_orphans(struct store_conn *c, const int64_t *known, size_t n, int64_t older_us, store_count_fn fn, void *arg);
 /* Which of these rows still exist and are still running at that stage: what a dead worker left unanswered. */
 typedef void (*store_still_fn)(void *arg, enum store_rc rc, const int64_t *ids, size_t n);
 void store_still_running(struct store_conn *c, const char *stage, const int64_t *ids, size_t n, store_still_fn fn, void *arg);

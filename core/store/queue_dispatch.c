@@ -159,6 +159,22 @@ void store_release(struct store_conn *c, const int64_t *ids, size_t n, store_cou
 	call_send(c, &q->call);
 }
 
+void store_release_orphans(struct store_conn *c, const int64_t *known, size_t n, int64_t older_us, store_count_fn fn, void *arg)
+{
+	struct queue_call *q = queue_call_new(count_done, count_result, arg);
+	struct params *p;
+
+	if (!q) {
+		fn(arg, STORE_FULL, 0);
+		return;
+	}
+	q->fn.count = fn;
+	p = call_add(&q->call, STMT_RELEASE_ORPHANS);
+	params_int8s(p, known, n);
+	params_int8(p, older_us);
+	call_send(c, &q->call);
+}
+
 void store_body_gc(struct store_conn *c, store_count_fn fn, void *arg)
 {
 	struct queue_call *q = queue_call_new(count_done, count_result, arg);

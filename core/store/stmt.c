@@ -30,6 +30,9 @@ const struct stmt stmts[STMT_N] = {
 	    " AND status = 'running' RETURNING 1) SELECT count(*)::integer FROM up" },
 	[STMT_RELEASE_ALL] = { "release_all", "WITH up AS (UPDATE pepsi.workqueue SET status = 'pending' WHERE status = 'running'"
 	    " RETURNING 1) SELECT count(*)::integer FROM up" },
+	[STMT_RELEASE_ORPHANS] = { "release_orphans", "WITH up AS (UPDATE pepsi.workqueue SET status = 'pending' WHERE status = 'running'"
+	    " AND id <> ALL ($1::bigint[]) AND received_at <= now() - $2::bigint * interval '1 microsecond' RETURNING 1)"
+	    " SELECT count(*)::integer FROM up" },
 	[STMT_STILL_RUNNING] = { "still_running", "SELECT id FROM pepsi.workqueue WHERE id = ANY ($1::bigint[])"
 	    " AND status = 'running' AND stage = $2::text ORDER BY id" },
 	[STMT_BLAME] = { "blame", "SELECT pepsi.workqueue_blame($1::bigint, $2::boolean, $3::integer, $4::text::jsonb)" },

@@ -137,10 +137,9 @@ static pid_t start(const char *path, const struct config *c, const char *stage, 
 		return -1;
 	pid_t pid = fork();
 	if (pid == 0) {
-		static const int sigs[] = { SIGTERM, SIGINT, SIGHUP, SIGCHLD, SIGPIPE, SIGUSR1, SIGUSR2 };
 		sigset_t none;
-		for (size_t i = 0; i < sizeof sigs / sizeof *sigs; i++)
-			signal(sigs[i], SIG_DFL);
+		for (int sig = 1; sig < NSIG; sig++) /* the caller's handlers must not run here, least of all for a crash */
+			signal(sig, SIG_DFL);
 		sigemptyset(&none);
 		sigprocmask(SIG_SETMASK, &none, NULL);
 		setpgid(0, 0);

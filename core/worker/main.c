@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 enum { EXIT_ORDERLY = 0, EXIT_ERROR = 1, EXIT_CANNOT_START = 3, NOFILE = 1024, PATIENCE_S = 10 };
-#define MEMORY_DEFAULT (INT64_C(1) << 30)
 
 static volatile int stop_flag;
 static int stop_pipe[2] = { -1, -1 };
@@ -64,10 +63,7 @@ static void limits(const struct config *c, const char *section)
 	limit(RLIMIT_CORE, 0); /* a core holds other people's mail */
 	limit(RLIMIT_NOFILE, NOFILE);
 #ifndef PEPSI_SANITIZED /* sanitizers reserve terabytes of addresses */
-	const struct config_value *v = config_get(c, section, "MEMORY_LIMIT");
-	int64_t n = MEMORY_DEFAULT;
-	if (v && config_parse_size(str_from(v->value), &n))
-		n = MEMORY_DEFAULT;
+	int64_t n = config_int(c, section, "MEMORY_LIMIT");
 	if (n > 0)
 		limit(RLIMIT_AS, (rlim_t)n);
 #else

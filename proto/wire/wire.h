@@ -6,7 +6,9 @@
  *
  * Up (worker → dispatcher): exactly one line per id, in the order the ids were given: "STATUS[ SP JSON]\n". STATUS 0: the worker
  * wrote the row's outcome itself; 1: it could not, and says why in JSON {"error":"…"}. JSON may carry
- * {"outcome":"finish","to":"stage","fused":[…]}: where the row went, so that the dispatcher claims there at once.
+ * {"outcome":"finish","to":"stage","also":["stage",…],"fused":[…]}: where the row went, and at which stages rows were made out
+ * of it (split recipients, reports, side messages), so that the dispatcher claims there at once. outcome is finish, move,
+ * pause, fail, or gone (there was no such row any more).
  *
  * Pure encoding and decoding; hostile input on either side gives an error, never an overrun. */
 #ifndef PROTO_WIRE_WIRE_H

@@ -174,6 +174,17 @@ BEGIN
     END LOOP;
 END $$;
 
+-- Aliases: order, the alias that goes nowhere, and what the table refuses.
+INSERT INTO pepsi.alias_map VALUES ('b@x', '{two@x,one@x}'), ('nobody', '{}'), ('@y', '{"q\"uo,te@x"}');
+DO $$
+BEGIN
+    ASSERT (SELECT string_agg(name || '=' || coalesce(target, '-'), ' ') FROM pepsi.alias_lookup('{nobody,b@x,absent@x,@y}'))
+        = '@y=q"uo,te@x b@x=two@x b@x=one@x nobody=-';
+    ASSERT NOT EXISTS (SELECT FROM pepsi.alias_lookup('{}'));
+END $$;
+SELECT pg_temp.fails('INSERT INTO pepsi.alias_map VALUES (''Upper@x'', ''{}'')', '23514');
+SELECT pg_temp.fails('INSERT INTO pepsi.alias_map VALUES (''u@x'', ''{NULL}'')', '23514');
+
 -- No index is entered on the straight way; the plans of the hot statements use the indices they are meant to.
 SET enable_seqscan = off;
 DO $$

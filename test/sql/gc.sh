@@ -14,6 +14,7 @@ check() { # check WHAT WANT QUERY
 open_session() {
 	mkfifo "$tmp/$1"
 	psql -qXAt -v ON_ERROR_STOP=0 <"$tmp/$1" >"$tmp/$1.out" 2>&1 &
+	sessions="$sessions $!"
 	eval "exec $2>\"$tmp/$1\""
 }
 say() { # say NAME FD SQL
@@ -25,7 +26,9 @@ say() { # say NAME FD SQL
 		sleep 0.05
 	done
 }
-tmp=$(mktemp -d) && trap 'exec 7>&- 8>&-; wait; rm -rf "$tmp"' EXIT
+sessions=
+# Killed, not waited for: when the test has failed, one may wait for a lock of the other for ever.
+tmp=$(mktemp -d) && trap 'kill $sessions 2>/dev/null; wait; rm -rf "$tmp"' EXIT
 open_session a 7
 open_session b 8
 add="SELECT pepsi.workqueue_add(nextval('pepsi.workqueue_id_seq'), 's', true, now(), '', '{a@b,c@d}', '{}', 'h', 'b')"

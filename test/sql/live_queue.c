@@ -443,6 +443,27 @@ static void test_stats(void **state)
 	assert_non_null(strstr(got.text, "\"messages_failed\" : 10"));
 }
 
+/* Running rows nobody knows of, but not those that may still be on their way to a worker. */
+static void test_orphans(void **state)
+{
+	int64_t id[4];
+
+	(void)state;
+	wipe();
+	for (int i = 0; i < 4; i++)
+		add("a", &id[i]);
+	live_sql("UPDATE pepsi.workqueue SET status = 'running', received_at = now()");
+	live_sql("UPDATE pepsi.workqueue SET received_at = now() - interval '2 min' WHERE id IN (SELECT id FROM pepsi.workqueue ORDER BY id LIMIT 2)");
+	CALL(store_release_orphans(db, &id[0], 1, INT64_C(60000000), on_count, &got));
+	assert_int_equal(got.rc, STORE_OK);
+	assert_int_equal(got.n, 1);
+	assert_int_equal(live_sql_int("SELECT id FROM pepsi.workqueue WHERE status = 'pending'"), id[1]);
+	CALL(store_release_orphans(db, &id[0], 1, 0, on_count, &got));
+	assert_int_equal(got.n, 2);
+	CALL(store_release_orphans(db, NULL, 0, 0, on_count, &got));
+	assert_int_equal(got.n, 1);
+}
+
 /* A role that may not gets a refusal, and its connection goes on. */
 static void test_not_allowed(void **state)
 {
@@ -467,7 +488,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_admit), cmocka_unit_test(test_admit_bad_row), cmocka_unit_test(test_admit_many),
 		cmocka_unit_test(test_claim), cmocka_unit_test(test_due), cmocka_unit_test(test_blame), cmocka_unit_test(test_views),
-		cmocka_unit_test(test_repairs), cmocka_unit_test(test_stats), cmocka_unit_test(test_not_allowed), cmocka_unit_test(test_gc),
+		cmocka_unit_test(test_repairs), cmocka_unit_test(test_stats), cmocka_unit_test(test_not_allowed), cmocka_unit_test(test_orphans), cmocka_unit_test(test_gc),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

@@ -64,6 +64,8 @@ INSERT INTO pepsi.config_override VALUES ('global', 'pepsi', 'HOSTNAME', 'x')|co
 UPDATE pepsi.config_override SET value = 'x'|config
 DELETE FROM pepsi.config_override|config
 TRUNCATE pepsi.config_override|
+SELECT * FROM pepsi.alias_map|pepsi config
+INSERT INTO pepsi.alias_map VALUES ('a', '{b}')|config
 SELECT * FROM pepsi.schema_version|pepsi httpd config
 UPDATE pepsi.schema_version SET version = 2|
 CREATE TABLE pepsi.mine (x int)|

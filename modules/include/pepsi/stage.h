@@ -190,7 +190,8 @@ struct pepsi_host {
 	/* All recipients and a state anew, then NEXT_STAGE, in one commit. */
 	int32_t (*rewrite_recipients)(struct pepsi_msg *, const char *const *rcpts, size_t n, const char *state);
 
-	/* -- fan-out: before the terminal; refused after content setters */
+	/* -- fan-out: before the terminal; refused after content setters. Indices always count the recipients as process() got
+	 * them, whatever was split off since; the same holds for the terminals' indices. */
 	int32_t (*split_off_recipients)(struct pepsi_msg *, const uint32_t *indices, size_t n, const char *stage);
 	int32_t (*split_to_one_per_row)(struct pepsi_msg *);
 	int32_t (*fan_out)(struct pepsi_msg *, const struct pepsi_clone *groups, size_t n_groups,

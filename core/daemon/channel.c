@@ -1,0 +1,104 @@
+/* Messages between the spawner and the reactor: fixed size, at most one descriptor each, nothing to parse. */
+#include "daemon_internal.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+int channel_send(int sock, const struct channel_msg *m, int fd)
+{
+	union {
+		char b[CMSG_SPACE(sizeof fd)];
+		struct cmsghdr align;
+	} ctl = { .b = { 0 } };
+	struct iovec v = { (void *)(uintptr_t)m, sizeof *m };
+	struct msghdr h = { .msg_iov = &v, .msg_iovlen = 1 };
+	if (fd >= 0) {
+		h.msg_control = &ctl;
+		h.msg_controllen = sizeof ctl;
+		struct cmsghdr *c = CMSG_FIRSTHDR(&h);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(sizeof fd);
+		memcpy(CMSG_DATA(c), &fd, sizeof fd);
+	}
+	for (;;) {
+		ssize_t n = sendmsg(sock, &h, MSG_NOSIGNAL);
+		if (n == (ssize_t)sizeof *m)
+			return 0;
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && (errno == EAGAIN || errno == ENOBUFS)) {
+			struct pollfd p = { .fd = sock, .events = POLLOUT };
+			poll(&p, 1, 100);
+			continue;
+		}
+		return -1;
+	}
+}
+
+int channel_recv(int sock, struct channel_msg *ret, int *ret_fd)
+{
+	union {
+		char b[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	} ctl;
+	struct iovec v = { ret, sizeof *ret };
+	struct msghdr h = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = &ctl, .msg_controllen = sizeof ctl };
+	*ret_fd = -1;
+	for (;;) {
+		ssize_t n = recvmsg(sock, &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && errno == EAGAIN)
+			return 0;
+		if (n != (ssize_t)sizeof *ret)
+			return -1;
+		break;
+	}
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(&h); c; c = CMSG_NXTHDR(&h, c))
+		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
+			memcpy(ret_fd, CMSG_DATA(c), sizeof *ret_fd);
+	ret->stage[sizeof ret->stage - 1] = 0;
+	return 1;
+}
+
+int channel_memfd(const char *name, struct str s)
+{
+	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (fd < 0)
+		return -1;
+	for (size_t at = 0; at < s.n;) {
+		ssize_t n = write(fd, s.p + at, s.n - at);
+		if (n <= 0) {
+			close(fd);
+			return -1;
+		}
+		at += (size_t)n;
+	}
+	return fd;
+}
+
+int channel_slurp(int fd, struct buf *out)
+{
+	off_t at = 0;
+	for (;;) {
+		char beyond;
+		size_t left = out->max - out->n, want = left < 65536 ? left : 65536;
+		char *room = want ? buf_room(out, want) : &beyond;
+		if (!room)
+			return -1;
+		ssize_t n = pread(fd, room, want ? want : 1, at);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return (int)n;
+		if (!want)
+			return -1; /* more than the limit */
+		out->n += (size_t)n;
+		at += n;
+	}
+}

@@ -1,0 +1,111 @@
+/* Shared inside core/daemon.
+ *   main.c      arguments
+ *   boot.c      short-lived children before and beside the reactor: configuration, cluster, schema
+ *   spawner.c   the parent of all: forks, signals, restarts
+ *   accounts.c  which account each process runs under, and becoming it
+ *   table.c     the spawner's own table: the little it must know of the configuration
+ *   reactor.c   wires ingress, dispatcher and admin to one event loop
+ *   channel.c   the messages between spawner and reactor */
+#ifndef PEPSI_DAEMON_INTERNAL_H
+#define PEPSI_DAEMON_INTERNAL_H
+
+#include "base/buf.h"
+#include "config/config.h"
+#include "store/cluster.h"
+
+#include <limits.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* ---- channel.c: SOCK_SEQPACKET, fixed-size messages, at most one descriptor with each */
+enum channel_op {
+	/* reactor → spawner */
+	CH_START = 1,   /* token, stage: a worker, please */
+	CH_KILL,        /* pid, status = signal */
+	CH_READY,       /* mail is accepted: tell the service manager */
+	CH_RELOAD,      /* an operator asks */
+	CH_STOP_ASKED,  /* an operator asks */
+	/* spawner → reactor */
+	CH_STARTED,     /* token, pid, descriptor: the worker's channel */
+	CH_FAILED,      /* token */
+	CH_EXITED,      /* pid, status as of waitpid() */
+	CH_CONFIG,      /* descriptor: memfd of a new configuration (the flat form) */
+	CH_FAULTS,      /* descriptor: memfd with the faults of a configuration that was refused */
+	CH_STOP,        /* drain and leave */
+};
+struct channel_msg {
+	uint32_t op, token;
+	int32_t pid, status;
+	char stage[64];
+};
+/* 0 or -1 (errno). fd -1: none. Blocks while the socket is full: its messages are few and small. */
+int channel_send(int sock, const struct channel_msg *m, int fd);
+/* 1: got one (*ret_fd -1 or a descriptor the caller owns). 0: nothing now (EAGAIN). -1: the other side is gone. */
+int channel_recv(int sock, struct channel_msg *ret, int *ret_fd);
+/* A sealed memfd holding s; -1. */
+int channel_memfd(const char *name, struct str s);
+/* All of it, at most max octets. 0 or -1. */
+int channel_slurp(int fd, struct buf *out);
+
+/* ---- accounts.c */
+struct account {
+	char name[64];
+	uid_t uid;
+	gid_t gid;
+	gid_t groups[32];
+	int n_groups;
+};
+enum { ACCOUNTS_AS_ROOT = 1 };
+/* The first of the names that exists. 0 or -1. */
+int account_find(struct account *ret, const char *const *names, size_t n);
+int account_current(struct account *ret);
+/* Extra groups by name, blank-separated; unknown ones are an error (reason). */
+int account_add_groups(struct account *a, const char *groups, char *err, size_t err_size);
+/* Becomes it for good: groups, gid, uid, checked; then PDEATHSIG, NO_NEW_PRIVS. parent: the pid that must still be the parent,
+ * else the process leaves. Does nothing but the last part when not root. Returns 0 or -1 with the reason. */
+int account_become(const struct account *a, int death_signal, pid_t parent, char *err, size_t err_size);
+
+/* ---- table.c */
+enum { TABLE_STAGES_MAX = 256 };
+struct table_stage {
+	char name[64];
+	struct account account;
+};
+struct table {
+	char state_dir[PATH_MAX];
+	bool embedded;
+	unsigned max_connections;       /* of the private cluster */
+	struct account reactor, cluster;
+	struct table_stage stages[TABLE_STAGES_MAX];
+	size_t n_stages;
+};
+/* Made by the configuration child; flat, so that it travels through a pipe as it is. Faults: unknown accounts. */
+int table_make(struct table *t, const struct config *c, struct config_faults *faults);
+const struct table_stage *table_stage(const struct table *t, const char *name);
+
+/* ---- boot.c */
+struct boot {
+	const char *config_path, *state_dir; /* state_dir: from --state, or NULL */
+	int log_level;
+};
+/* In a child: reads and checks the configuration, prints or returns its faults. Waits. On success *blob is the flat
+ * configuration and *t the table; 0. With faults: -1, text in *faults (to be shown). */
+int boot_configure(const struct boot *b, struct buf *blob, struct table *t, struct buf *faults);
+/* Makes STATE and what is below it, with owners. 0, or -1 (logged). */
+int boot_state_dir(const struct table *t);
+/* Forks a child that makes the cluster ready to start. The caller waits for it. */
+pid_t boot_prepare_cluster(const struct table *t, const struct cluster_paths *paths);
+pid_t boot_start_cluster(const struct table *t, const struct cluster_paths *paths);
+/* Forks a child that waits for the database and brings its schema up to date: exit status 0 done, 2 not reachable, 1 refused. */
+pid_t boot_schema(const struct table *t, const struct cluster_paths *paths, struct str blob);
+
+/* The libpq connection string in force: [pepsi-postgres] CONFIG, or the private cluster's. */
+int boot_conninfo(const struct config *c, const struct table *t, char *out, size_t size);
+
+/* ---- spawner.c */
+int spawner_run(const struct boot *b, struct buf *blob, struct table *t);
+
+/* ---- reactor.c: never returns to the spawner's code; exit status */
+int reactor_main(struct str blob, const struct table *t, int channel, int log_level);
+
+#endif

@@ -1,0 +1,445 @@
+/* The reactor: one event loop that owns ingress, dispatcher, control socket and HTTP. This file wires them to each
+ * other, to the database connections and to the spawner; it decides nothing about mail. It never loads a module and
+ * never blocks. */
+#include "daemon_internal.h"
+
+#include "admin/admin.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "dispatch/dispatch.h"
+#include "ingress/ingress.h"
+#include "store/queue.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+enum {
+	EXIT_CONFIG_REFUSED = 78,
+	BLOB_MAX = 16 << 20,
+	DRAIN_GRACE_S = 10,    /* sessions in the middle of a message */
+	WORKERS_GRACE_S = 20,  /* workers in the middle of a delivery */
+	BODY_GC_S = 600,
+};
+
+enum { DB_ADMISSION, DB_DISPATCH, DB_LISTEN, DB_VIEWS, DB_COUNT };
+
+struct waiting_reload {
+	SLIST_ENTRY(waiting_reload) link;
+	void (*done)(void *ctx, const char *faults);
+	void *ctx;
+};
+
+struct reactor {
+	const struct table *table;
+	struct config *config;
+	struct event_base *base;
+	int channel;
+	struct event *ev_channel, *ev_term, *ev_gc;
+	struct store_conn *db[DB_COUNT];
+	bool db_up[DB_COUNT], db_said[DB_COUNT];
+	struct ingress *ingress;
+	struct dispatch *dispatch;
+	struct admin *admin;
+	bool started, ready_said, stopping, went_on; /* went_on: the spawner is gone */
+	SLIST_HEAD(, waiting_reload) reloads;
+};
+
+static const char *const db_name[DB_COUNT] = { "admission", "dispatch", "listen", "views" };
+static const char *const db_role[DB_COUNT] = { "pepsi-ingress", "pepsi", "pepsi", "pepsi" };
+
+static void tell_spawner(struct reactor *r, const struct channel_msg *m)
+{
+	if (channel_send(r->channel, m, -1))
+		log_error(NULL, "event=spawner-gone reason=%s", log_qz(strerror(errno)));
+}
+
+/* ---- stop */
+
+static void workers_stopped(void *arg)
+{
+	struct reactor *r = arg;
+	event_base_loopbreak(r->base);
+}
+
+static void sessions_gone(void *arg)
+{
+	struct reactor *r = arg;
+	dispatch_stop(r->dispatch, WORKERS_GRACE_S, workers_stopped, r);
+}
+
+static void stop(struct reactor *r)
+{
+	if (r->stopping)
+		return;
+	r->stopping = true;
+	log_info(NULL, "event=draining");
+	ingress_drain(r->ingress, DRAIN_GRACE_S, sessions_gone, r);
+}
+
+static void on_term(evutil_socket_t sig, short what, void *arg)
+{
+	(void)sig;
+	(void)what;
+	struct channel_msg m = { .op = CH_STOP_ASKED };
+	tell_spawner(arg, &m);
+	stop(arg);
+}
+
+/* ---- database connections */
+
+static void say_ready(struct reactor *r)
+{
+	struct channel_msg m = { .op = CH_READY };
+	if (r->ready_said || !r->db_up[DB_ADMISSION] || !r->db_up[DB_DISPATCH])
+		return;
+	r->ready_said = true;
+	tell_spawner(r, &m);
+}
+
+static void db_state(void *arg, struct store_conn *c, bool up, const char *err)
+{
+	struct reactor *r = arg;
+	int i = 0;
+	while (i < DB_COUNT && r->db[i] != c)
+		i++;
+	if (i == DB_COUNT)
+		return;
+	if (r->db_up[i] != up || !r->db_said[i]) {
+		if (up)
+			log_info(NULL, "event=database-up connection=%s", db_name[i]);
+		else
+			log_warn(NULL, "event=database-away connection=%s reason=%s", db_name[i], log_qz(err));
+	}
+	r->db_said[i] = true;
+	r->db_up[i] = up;
+	if (i == DB_ADMISSION)
+		ingress_database(r->ingress, up);
+	else if (i == DB_DISPATCH)
+		dispatch_database(r->dispatch, up);
+	else if (i == DB_LISTEN && up)
+		dispatch_wake(r->dispatch, NULL); /* what was notified meanwhile was missed */
+	if (up)
+		say_ready(r);
+}
+
+static void on_notify(void *arg, const char *channel, const char *payload)
+{
+	struct reactor *r = arg;
+	(void)payload;
+	if (strcmp(channel, "workqueue") == 0) {
+		dispatch_wake(r->dispatch, NULL);
+	} else if (strcmp(channel, "config_changed") == 0) {
+		log_info(NULL, "event=config-changed hint=\"retiring workers\"");
+		dispatch_reload(r->dispatch, r->config);
+	}
+}
+
+static int open_databases(struct reactor *r)
+{
+	static const char *const channels[] = { "workqueue", "config_changed" };
+	static const char *const app[DB_COUNT] = { "pepsi admission", "pepsi dispatch", "pepsi listen", "pepsi views" };
+	char conninfo[1024];
+	if (boot_conninfo(r->config, r->table, conninfo, sizeof conninfo))
+		return -1;
+	for (int i = 0; i < DB_COUNT; i++) {
+		struct store_params p = { .conninfo = conninfo, .role = r->table->embedded ? db_role[i] : NULL,
+			.set_role = r->table->embedded ? NULL : db_role[i], .name = app[i],
+			.async_commit = i == DB_DISPATCH && !config_int(r->config, "pepsi-postgres", "DURABLE_COMPLETION") };
+		r->db[i] = store_conn_open(r->base, &p, db_state, r);
+		if (!r->db[i])
+			return -1;
+	}
+	return store_conn_listen(r->db[DB_LISTEN], channels, 2, on_notify, r);
+}
+
+/* ---- workers, through the spawner */
+
+static void ask_start(void *arg, uint32_t token, const char *stage)
+{
+	struct channel_msg m = { .op = CH_START, .token = token };
+	snprintf(m.stage, sizeof m.stage, "%s", stage);
+	tell_spawner(arg, &m);
+}
+
+static void ask_kill(void *arg, pid_t pid, int sig)
+{
+	struct channel_msg m = { .op = CH_KILL, .pid = pid, .status = sig };
+	tell_spawner(arg, &m);
+}
+
+/* ---- reload */
+
+static void reload_done(struct reactor *r, const char *faults)
+{
+	struct waiting_reload *w;
+	while ((w = SLIST_FIRST(&r->reloads))) {
+		SLIST_REMOVE_HEAD(&r->reloads, link);
+		w->done(w->ctx, faults);
+		free(w);
+	}
+}
+
+static void new_config(struct reactor *r, int fd)
+{
+	struct buf blob = BUF_INIT(BLOB_MAX);
+	struct config *c = channel_slurp(fd, &blob) ? NULL : config_thaw(buf_str(&blob));
+	buf_free_secret(&blob);
+	if (!c) {
+		log_error(NULL, "event=reload-failed reason=\"the new configuration did not arrive whole\"");
+		reload_done(r, "the new configuration did not arrive whole\n");
+		return;
+	}
+	config_load_secrets(c, NULL);
+	struct config *old = r->config;
+	r->config = c;
+	ingress_reload(r->ingress, c);
+	dispatch_reload(r->dispatch, c);
+	config_free(old);
+	reload_done(r, NULL);
+}
+
+static void on_channel(evutil_socket_t sock, short what, void *arg)
+{
+	struct reactor *r = arg;
+	struct channel_msg m;
+	int fd, got;
+	(void)what;
+	while ((got = channel_recv(sock, &m, &fd)) > 0) {
+		switch (m.op) {
+		case CH_STARTED:
+			if (fd >= 0)
+				dispatch_worker_started(r->dispatch, m.token, m.pid, fd);
+			else
+				dispatch_worker_failed(r->dispatch, m.token);
+			fd = -1;
+			break;
+		case CH_FAILED:
+			dispatch_worker_failed(r->dispatch, m.token);
+			break;
+		case CH_EXITED:
+			dispatch_worker_exited(r->dispatch, m.pid, m.status);
+			break;
+		case CH_CONFIG:
+			if (fd >= 0)
+				new_config(r, fd);
+			break;
+		case CH_FAULTS: {
+			struct buf text = BUF_INIT(1 << 20);
+			if (fd >= 0)
+				channel_slurp(fd, &text);
+			reload_done(r, text.n ? buf_z(&text) : "the configuration was refused\n");
+			buf_free(&text);
+			break;
+		}
+		case CH_STOP:
+			stop(r);
+			break;
+		default:
+			log_error(NULL, "event=channel-garbage op=%u", m.op);
+		}
+		if (fd >= 0)
+			close(fd);
+	}
+	if (got < 0) {
+		/* without the spawner nothing can be started, and somebody else may take our place: leave at once;
+		 * what was acknowledged is in the database */
+		log_error(NULL, "event=spawner-gone hint=\"leaving\"");
+		_exit(1);
+	}
+}
+
+/* ---- what the admin asks */
+
+static void src_status(void *arg, struct buf *json)
+{
+	struct reactor *r = arg;
+	dispatch_status(r->dispatch, json);
+	buf_addz(json, ",\"ingress\":");
+	ingress_status(r->ingress, json);
+	buf_addz(json, ",\"connections\":{");
+	for (int i = 0; i < DB_COUNT; i++)
+		buf_addf(json, "%s\"%s\":%s", i ? "," : "", db_name[i], r->db_up[i] ? "true" : "false");
+	buf_addf(json, "},\"processes\":{\"spawner\":%d,\"reactor\":%d}", (int)getppid(), (int)getpid());
+}
+
+static void src_metrics(void *arg, struct buf *text)
+{
+	struct reactor *r = arg;
+	ingress_metrics(r->ingress, text);
+	dispatch_metrics(r->dispatch, text);
+	buf_addz(text, "# HELP pepsi_database_connection_up Is the connection to the database there?\n"
+		       "# TYPE pepsi_database_connection_up gauge\n");
+	for (int i = 0; i < DB_COUNT; i++)
+		buf_addf(text, "pepsi_database_connection_up{connection=\"%s\"} %d\n", db_name[i], r->db_up[i]);
+}
+
+static bool src_healthy(void *arg, char *reason, size_t size)
+{
+	struct reactor *r = arg;
+	if (r->stopping)
+		snprintf(reason, size, "stopping");
+	else if (!r->db_up[DB_ADMISSION])
+		snprintf(reason, size, "the database is away: mail is answered 451");
+	else if (!r->db_up[DB_DISPATCH])
+		snprintf(reason, size, "the dispatcher's database connection is away");
+	else
+		return true;
+	return false;
+}
+
+static void src_wake(void *arg)
+{
+	struct reactor *r = arg;
+	dispatch_wake(r->dispatch, NULL);
+}
+
+static void src_reload(void *arg, void (*done)(void *ctx, const char *faults), void *ctx)
+{
+	struct reactor *r = arg;
+	struct channel_msg m = { .op = CH_RELOAD };
+	struct waiting_reload *w = malloc(sizeof *w);
+	if (!w) {
+		done(ctx, "out of memory\n");
+		return;
+	}
+	w->done = done;
+	w->ctx = ctx;
+	SLIST_INSERT_HEAD(&r->reloads, w, link);
+	tell_spawner(r, &m);
+}
+
+static void src_stop(void *arg)
+{
+	struct channel_msg m = { .op = CH_STOP_ASKED };
+	tell_spawner(arg, &m);
+}
+
+static const struct config *src_config(void *arg)
+{
+	struct reactor *r = arg;
+	return r->config;
+}
+
+/* ---- start */
+
+static void swept(void *arg, enum store_rc rc, unsigned n)
+{
+	(void)arg;
+	if (rc == STORE_OK && n)
+		log_info(NULL, "event=body-gc freed=%u", n);
+}
+
+static void on_gc(evutil_socket_t fd, short what, void *arg)
+{
+	struct reactor *r = arg;
+	(void)fd;
+	(void)what;
+	if (r->db_up[DB_VIEWS])
+		store_body_gc(r->db[DB_VIEWS], swept, r);
+}
+
+static void limits(void)
+{
+	struct rlimit rl;
+	if (getrlimit(RLIMIT_NOFILE, &rl) == 0) {
+		rl.rlim_cur = rl.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &rl);
+	}
+	rl = (struct rlimit){ 0, 0 };
+	setrlimit(RLIMIT_CORE, &rl); /* memory may hold keys and mail */
+}
+
+static int bind_all(struct reactor *r)
+{
+	struct config_faults *faults = config_faults_new();
+	if (!faults)
+		return -1;
+	r->ingress = ingress_new(r->config, faults);
+	r->admin = admin_new(r->config, r->table->state_dir, r->table->reactor.uid, r->table->reactor.gid, faults);
+	for (size_t i = 0; i < config_faults_n(faults, true); i++) {
+		const struct config_fault *f = config_faults_at(faults, i);
+		log_error(NULL, "event=bind at=%s:%u reason=%s", f->file, f->line, log_qz(f->text));
+	}
+	config_faults_free(faults);
+	return r->ingress && r->admin ? 0 : -1;
+}
+
+static struct event_base *make_loop(void)
+{
+	struct event_config *ec = event_config_new();
+	struct event_base *base = NULL;
+	if (ec) {
+		event_config_set_flag(ec, EVENT_BASE_FLAG_NOLOCK);
+		base = event_base_new_with_config(ec);
+		event_config_free(ec);
+	}
+	return base;
+}
+
+static int run(struct reactor *r)
+{
+	struct dispatch_spawner sp = { r, ask_start, ask_kill };
+	struct admin_source source = { r, src_status, src_metrics, src_healthy, src_wake, src_reload, src_stop, src_config };
+	struct ingress_sink sink;
+
+	r->base = make_loop();
+	if (!r->base)
+		return 1;
+	r->dispatch = dispatch_new(r->base, r->config, &sp);
+	if (!r->dispatch || open_databases(r))
+		return 1;
+	sink = (struct ingress_sink){ r->dispatch, dispatch_reserve, dispatch_unreserve, dispatch_hand_off, dispatch_wake_sink };
+	if (dispatch_start(r->dispatch, r->db[DB_DISPATCH]) ||
+	    ingress_start(r->ingress, r->base, r->db[DB_ADMISSION], &sink) ||
+	    admin_start(r->admin, r->base, r->db[DB_VIEWS], &source))
+		return 1;
+
+	struct timeval gc = { .tv_sec = BODY_GC_S };
+	r->ev_channel = event_new(r->base, r->channel, EV_READ | EV_PERSIST, on_channel, r);
+	r->ev_term = evsignal_new(r->base, SIGTERM, on_term, r);
+	r->ev_gc = event_new(r->base, -1, EV_PERSIST, on_gc, r);
+	if (!r->ev_channel || !r->ev_term || !r->ev_gc || event_add(r->ev_channel, NULL) || event_add(r->ev_term, NULL) ||
+	    event_add(r->ev_gc, &gc))
+		return 1;
+	event_base_dispatch(r->base);
+
+	for (int i = 0; i < DB_COUNT; i++) /* first: what still waits for an answer is told here, while it exists */
+		store_conn_close(r->db[i]);
+	admin_free(r->admin);
+	ingress_free(r->ingress);
+	dispatch_free(r->dispatch);
+	event_free(r->ev_channel);
+	event_free(r->ev_term);
+	event_free(r->ev_gc);
+	event_base_free(r->base);
+	config_free(r->config);
+	return 0;
+}
+
+int reactor_main(struct str blob, const struct table *t, int channel, int log_level)
+{
+	static struct reactor r;
+	char err[200];
+
+	log_setup((enum log_level)log_level, "reactor");
+	r = (struct reactor){ .table = t, .channel = channel };
+	limits();
+	r.config = config_thaw(blob);
+	if (!r.config)
+		return 1;
+	if (bind_all(&r))
+		return EXIT_CONFIG_REFUSED;
+	if (account_become(&t->reactor, SIGKILL, getppid(), err, sizeof err)) {
+		log_error(NULL, "event=reactor-account reason=%s", log_qz(err));
+		return 1;
+	}
+	config_load_secrets(r.config, NULL);
+	return run(&r);
+}

@@ -1,0 +1,169 @@
+/* Shared inside core/dispatch: the structures, and which file owns what.
+ *   loop.c    claims, wake-ups, due rows, start, stop, reload
+ *   pool.c    worker processes: growth, idling, recycling, overruns, death
+ *   flight.c  dealing flights out, datagrams down, status lines up
+ *   repair.c  what a dead worker left: look up, blame, release
+ *   stats.c   counters, their flush, status and metrics */
+#ifndef PEPSI_DISPATCH_INTERNAL_H
+#define PEPSI_DISPATCH_INTERNAL_H
+
+#include "dispatch/dispatch.h"
+
+#include "base/log.h"
+#include "base/map.h"
+
+#include <sys/queue.h>
+
+enum {
+	/* A worker is given at most as much work ahead as it does in this time: what is sent cannot be taken back. */
+	DEPTH_TARGET_US = 40 * 1000,
+	/* Below this much work ahead of it a worker is given more before another one is woken: larger commits, fewer
+	 * processes in play, and a surplus cools down. It is also what packing may cost a message in waiting. */
+	PACK_TARGET_US = 3 * 1000,
+	DEPTH_UNKNOWN = 2,              /* until the first answers tell how fast the stage is */
+	WORKER_BYTES_MAX = 16 << 20,    /* content sent ahead to one worker */
+	STAGE_BYTES_MAX = 64 << 20,     /* content kept in the backlog of one stage; more is read from the database */
+	SOUR_DELAY_US = 2 * 1000 * 1000, /* a row whose worker could not write it waits this long */
+	TICK_MS = 250,                  /* overruns, idle workers, cool-downs */
+	STATS_FLUSH_US = 60 * 1000 * 1000,
+	ORPHAN_SWEEP_US = 120 * 1000 * 1000,
+	EXIT_UNUSABLE = 3,              /* worker_main: the module cannot be loaded or opened */
+};
+
+/* A row this process holds. In exactly one list: its stage's backlog, its worker's flights, or its stage's repairs. */
+struct flight {
+	TAILQ_ENTRY(flight) link;
+	int64_t id;
+	struct stage *stage;
+	struct worker *worker;  /* NULL in the backlog */
+	bool suspect;           /* was in a worker that died with others: travels alone */
+	bool sent;
+	struct buf record;      /* wire record with content, until sent; empty: the id alone goes */
+	int body_fd;            /* goes with the record; -1 */
+	size_t octets;          /* counted in stage->backlog_bytes or worker->bytes */
+	int64_t since;          /* in the backlog or at the worker since (monotonic) */
+};
+TAILQ_HEAD(flight_list, flight);
+
+enum worker_state { WORKER_STARTING, WORKER_READY, WORKER_RETIRING };
+
+struct worker {
+	TAILQ_ENTRY(worker) link;
+	struct stage *stage;
+	enum worker_state state;
+	uint32_t token;
+	pid_t pid;              /* 0 while starting */
+	int fd;
+	bool exited, killed_for_overrun;
+	int exit_status;
+	struct event *ev_read, *ev_write;
+	struct flight_list flights; /* sent or to be sent, in order; the first is what it works on */
+	unsigned n_flights, n_sent;
+	size_t bytes;
+	uint64_t served;
+	int64_t busy_since;     /* when the first flight became first; 0: idle */
+	int64_t idle_since;
+	struct buf in;          /* status lines, partial */
+};
+TAILQ_HEAD(worker_list, worker);
+
+struct stage {
+	TAILQ_ENTRY(stage) link;
+	struct dispatch *d;
+	char *name, *program;
+	bool removed;           /* no longer configured: finish what is there */
+	unsigned parallelism, queue_limit;
+	uint64_t max_messages;
+	int64_t max_runtime_us;
+
+	struct worker_list workers;
+	unsigned n_workers, n_starting;
+	int64_t cooldown_until;
+	char trouble[160];      /* why the last launch failed; empty: fine */
+
+	struct flight_list backlog, repairs;
+	unsigned n_backlog, n_repairs, n_suspects;
+	unsigned in_flight;     /* all flights: backlog, workers, repairs, sour */
+	unsigned reserved;      /* places promised to the ingress */
+	size_t backlog_bytes;
+
+	bool maybe_pending;     /* the database may hold pending rows for it */
+	uint64_t wakes;         /* counts wake-ups, to notice one during a claim */
+	int64_t avg_us;         /* moving mean of worker time per message; 0: unknown */
+
+	uint64_t done, crashes, kills, errors, hand_offs, claims;
+	int64_t d_messages, d_time_us, d_kills, d_crashes; /* not yet flushed */
+};
+TAILQ_HEAD(stage_list, stage);
+
+struct sour { /* rows to release later */
+	int64_t due;
+	int64_t id;
+	struct stage *stage;
+};
+
+struct dispatch {
+	struct event_base *base;
+	struct dispatch_spawner sp;
+	struct store_conn *db;
+	bool db_up, recovered, recovering, stopping;
+	const struct config *config;
+	struct stage_list stages;
+	struct map flights;     /* id → struct flight */
+	struct map pids;        /* pid → struct worker */
+	uint32_t next_token;
+
+	struct event *turn;     /* end of the loop turn: deal out, send, claim */
+	struct event *tick;
+	struct event *due;      /* the next paused row's time */
+	bool claiming, due_running, due_wanted, sweeping;
+	unsigned repairs_running;
+	struct claim_call *claim;
+	int64_t last_poll, last_sweep, last_flush;
+	int64_t poll_interval_us, idle_timeout_us, cooldown_us;
+	unsigned max_crashes;
+
+	struct sour *sour;
+	size_t n_sour, cap_sour;
+
+	bool flushing;
+	int64_t d_failed;
+	uint64_t failed_total, claims_total, claimed_total, requeued_total;
+
+	int64_t stop_deadline;
+	void (*stop_done)(void *arg);
+	void *stop_arg;
+};
+
+/* loop.c */
+struct stage *dispatch_stage_find(struct dispatch *d, const char *name);
+void dispatch_turn_soon(struct dispatch *d);
+void dispatch_due_soon(struct dispatch *d);
+void dispatch_sour_add(struct dispatch *d, struct stage *st, int64_t id, int64_t delay_us);
+
+/* pool.c */
+void pool_grow(struct dispatch *d, struct stage *st);
+void pool_tick(struct dispatch *d, int64_t now);
+void pool_retire(struct dispatch *d, struct worker *w);
+void pool_worker_gone(struct dispatch *d, struct worker *w);
+void pool_forget(struct dispatch *d, struct worker *w);
+
+/* flight.c */
+struct flight *flight_new(struct dispatch *d, struct stage *st, int64_t id);
+void flight_free(struct dispatch *d, struct flight *f);   /* out of all lists, counts corrected */
+void flight_to_backlog(struct dispatch *d, struct flight *f, bool front);
+void flight_deal(struct dispatch *d, struct stage *st);
+void flight_send(struct dispatch *d, struct worker *w);
+void flight_read(struct dispatch *d, struct worker *w);
+unsigned flight_depth(const struct stage *st);
+
+/* repair.c */
+void repair_add(struct dispatch *d, struct flight *f);
+void repair_run(struct dispatch *d, struct stage *st);
+void repair_crash(struct dispatch *d, struct worker *w, int status);
+
+/* stats.c */
+void stats_flush(struct dispatch *d);
+bool stats_dirty(const struct dispatch *d);
+
+#endif

@@ -1,0 +1,339 @@
+/* Flights: dealing rows out to workers, the datagrams down to them and the status lines back. Knows the wire format
+ * through proto/wire only; decides nothing about processes (pool.c) or broken workers (repair.c). */
+#include "dispatch_internal.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+struct flight *flight_new(struct dispatch *d, struct stage *st, int64_t id)
+{
+	struct flight *f = calloc(1, sizeof *f);
+	if (!f)
+		return NULL;
+	f->id = id;
+	f->stage = st;
+	f->body_fd = -1;
+	f->record = BUF_INIT(WIRE_DATAGRAM_MAX);
+	f->since = clock_mono_us();
+	if (map_put(&d->flights, (uint64_t)id, f)) {
+		free(f);
+		return NULL;
+	}
+	st->in_flight++;
+	return f;
+}
+
+static void drop_content(struct flight *f)
+{
+	buf_free(&f->record);
+	if (f->body_fd >= 0)
+		close(f->body_fd);
+	f->body_fd = -1;
+}
+
+/* Takes it out of the worker it is at, with its counts. */
+static void leave_worker(struct flight *f)
+{
+	struct worker *w = f->worker;
+	TAILQ_REMOVE(&w->flights, f, link);
+	w->n_flights--;
+	if (f->sent)
+		w->n_sent--;
+	w->bytes -= f->octets;
+	f->worker = NULL;
+	f->sent = false;
+}
+
+static void leave_backlog(struct flight *f)
+{
+	TAILQ_REMOVE(&f->stage->backlog, f, link);
+	f->stage->n_backlog--;
+	f->stage->backlog_bytes -= f->octets;
+}
+
+void flight_free(struct dispatch *d, struct flight *f)
+{
+	/* repairs are taken off their list by repair.c before this; a flight is at a worker or in the backlog */
+	if (f->worker)
+		leave_worker(f);
+	else
+		leave_backlog(f);
+	if (f->suspect)
+		f->stage->n_suspects--;
+	f->stage->in_flight--;
+	map_del(&d->flights, (uint64_t)f->id);
+	drop_content(f);
+	free(f);
+}
+
+void flight_to_backlog(struct dispatch *d, struct flight *f, bool front)
+{
+	struct stage *st = f->stage;
+	if (f->worker)
+		leave_worker(f);
+	if (front)
+		TAILQ_INSERT_HEAD(&st->backlog, f, link);
+	else
+		TAILQ_INSERT_TAIL(&st->backlog, f, link);
+	st->n_backlog++;
+	st->backlog_bytes += f->octets;
+	f->since = clock_mono_us();
+	dispatch_turn_soon(d);
+}
+
+/* How many messages a worker of this stage may hold: as many as it does in DEPTH_TARGET_US. */
+unsigned flight_depth(const struct stage *st)
+{
+	if (!st->avg_us)
+		return st->queue_limit < DEPTH_UNKNOWN ? st->queue_limit : DEPTH_UNKNOWN;
+	int64_t depth = DEPTH_TARGET_US / st->avg_us + 1;
+	return depth > st->queue_limit ? st->queue_limit : (unsigned)depth;
+}
+
+/* The worker for the next flight: the first that has less than PACK_TARGET_US ahead of it, else the least laden; none
+ * when all have what they may hold. A suspect needs an empty one and keeps it to itself. */
+static struct worker *pick(struct stage *st, const struct flight *f)
+{
+	struct worker *w, *least = NULL;
+	unsigned depth = flight_depth(st), pack = st->avg_us ? (unsigned)(PACK_TARGET_US / st->avg_us) + 1 : 1;
+	TAILQ_FOREACH(w, &st->workers, link) {
+		const struct flight *first = TAILQ_FIRST(&w->flights);
+		if (w->state != WORKER_READY || (st->max_messages && w->served + w->n_flights >= st->max_messages))
+			continue;
+		if (first && (first->suspect || f->suspect))
+			continue;
+		if (w->n_flights >= depth || w->bytes >= WORKER_BYTES_MAX)
+			continue;
+		if (w->n_flights < pack)
+			return w;
+		if (!least || w->n_flights < least->n_flights)
+			least = w;
+	}
+	return least;
+}
+
+void flight_deal(struct dispatch *d, struct stage *st)
+{
+	struct flight *f;
+	struct worker *w;
+	while ((f = TAILQ_FIRST(&st->backlog)) && (w = pick(st, f))) {
+		leave_backlog(f);
+		f->worker = w;
+		f->since = clock_mono_us();
+		TAILQ_INSERT_TAIL(&w->flights, f, link);
+		w->bytes += f->octets;
+		if (!w->n_flights++)
+			w->busy_since = f->since;
+	}
+	if (st->n_backlog)
+		pool_grow(d, st);
+	TAILQ_FOREACH(w, &st->workers, link)
+		if (w->n_sent < w->n_flights)
+			flight_send(d, w);
+}
+
+/* One datagram: as many unsent flights as fit. Returns false when the socket is full or broken. */
+static bool send_some(struct dispatch *d, struct worker *w)
+{
+	static struct buf out; /* scratch of this single-threaded loop; never holds anything between calls */
+	int fds[WIRE_FDS_MAX], n_fds = 0;
+	struct flight *f, *first = NULL, *behind = NULL;
+	unsigned n = 0;
+	if (!out.max)
+		out = BUF_INIT(WIRE_DATAGRAM_MAX);
+	buf_reset(&out);
+	TAILQ_FOREACH(f, &w->flights, link) {
+		if (f->sent)
+			continue;
+		if (f->body_fd >= 0 && n_fds == WIRE_FDS_MAX) {
+			behind = f;
+			break;
+		}
+		struct wire_item id_only = { .id = f->id };
+		size_t need = f->record.n ? f->record.n : wire_size(&id_only);
+		if (out.n + need > WIRE_DATAGRAM_MAX) {
+			behind = f;
+			break;
+		}
+		if (f->record.n)
+			buf_add(&out, f->record.p, f->record.n);
+		else
+			wire_put(&out, &id_only);
+		if (f->body_fd >= 0)
+			fds[n_fds++] = f->body_fd;
+		if (!first)
+			first = f;
+		n++;
+	}
+	if (!n)
+		return false;
+
+	union {
+		char b[CMSG_SPACE(sizeof fds)];
+		struct cmsghdr align;
+	} ctl = { .b = { 0 } };
+	struct iovec v = { out.p, out.n };
+	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1 };
+	if (n_fds) {
+		m.msg_control = &ctl;
+		m.msg_controllen = CMSG_SPACE((size_t)n_fds * sizeof(int));
+		struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN((size_t)n_fds * sizeof(int));
+		memcpy(CMSG_DATA(c), fds, (size_t)n_fds * sizeof(int));
+	}
+	if (sendmsg(w->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
+		if (errno == EAGAIN || errno == EINTR || errno == ENOBUFS)
+			event_add(w->ev_write, NULL);
+		/* else it is broken: the read event says so */
+		return false;
+	}
+	for (f = first; n; f = TAILQ_NEXT(f, link), n--) {
+		drop_content(f);
+		f->sent = true;
+		w->n_sent++;
+	}
+	(void)d;
+	return behind != NULL;
+}
+
+void flight_send(struct dispatch *d, struct worker *w)
+{
+	if (event_pending(w->ev_write, EV_WRITE, NULL))
+		return;
+	while (send_some(d, w))
+		;
+}
+
+/* {"outcome":"…","to":"…"}: only these two words matter here, and the text is our own worker's. */
+static struct str json_word(struct str json, struct str key)
+{
+	for (size_t i = 0; i + key.n < json.n; i++) {
+		if (memcmp(json.p + i, key.p, key.n))
+			continue;
+		struct str rest = str_skip(json, i + key.n);
+		ptrdiff_t end = str_chr(rest, '"');
+		return end < 0 ? STR_NULL : str_n(rest.p, (size_t)end);
+	}
+	return STR_NULL;
+}
+
+static void wake_word(struct dispatch *d, struct str word)
+{
+	char to[128];
+	if (!word.n || word.n >= sizeof to)
+		return;
+	memcpy(to, word.p, word.n);
+	to[word.n] = 0;
+	dispatch_wake(d, to);
+}
+
+/* "also":["…","…"]: stages of rows that were made out of this one; some of them may be paused ones with a time. */
+static void wake_also(struct dispatch *d, struct str json)
+{
+	static const struct str key = STR_INIT("\"also\":[\"");
+	for (size_t i = 0; i + key.n < json.n; i++) {
+		if (memcmp(json.p + i, key.p, key.n))
+			continue;
+		struct str rest = str_skip(json, i + key.n);
+		ptrdiff_t end;
+		while ((end = str_chr(rest, '"')) >= 0) {
+			wake_word(d, str_n(rest.p, (size_t)end));
+			rest = str_skip(rest, (size_t)end + 1);
+			if (!str_starts(rest, STR(",\"")))
+				break;
+			rest = str_skip(rest, 2);
+		}
+		dispatch_due_soon(d);
+		return;
+	}
+}
+
+static void answered(struct dispatch *d, struct worker *w, const struct wire_status *line, int64_t each)
+{
+	struct flight *f = TAILQ_FIRST(&w->flights);
+	struct stage *st = w->stage;
+	struct str word;
+
+	w->served++;
+	st->d_time_us += each;
+	if (line->status) {
+		st->errors++;
+		log_warn(NULL, "id=%lld stage=%s event=worker-error report=%s", (long long)f->id, st->name, log_q(line->json));
+		dispatch_sour_add(d, st, f->id, SOUR_DELAY_US);
+		flight_free(d, f);
+		return;
+	}
+	st->done++;
+	st->d_messages++;
+	flight_free(d, f);
+	wake_word(d, json_word(line->json, STR("\"to\":\"")));
+	wake_also(d, line->json);
+	word = json_word(line->json, STR("\"outcome\":\""));
+	if (str_eq(word, STR("pause")))
+		dispatch_due_soon(d);
+	else if (str_eq(word, STR("fail"))) {
+		d->failed_total++;
+		d->d_failed++;
+	}
+}
+
+void flight_read(struct dispatch *d, struct worker *w)
+{
+	bool end = false;
+	for (;;) {
+		char *room = buf_room(&w->in, 64 * 1024);
+		ssize_t n = room ? recv(w->fd, room, 64 * 1024, MSG_DONTWAIT) : -1;
+		if (n > 0) {
+			w->in.n += (size_t)n;
+			continue;
+		}
+		if (n < 0 && errno == EINTR)
+			continue;
+		end = n == 0 || !room || errno != EAGAIN;
+		break;
+	}
+
+	/* count first: the lines of one commit share the time since the first of them began */
+	size_t pos = 0, lines = 0;
+	struct wire_status line;
+	int r;
+	while ((r = wire_status_get(&w->in, &pos, &line)) > 0)
+		lines++;
+	int64_t now = clock_mono_us();
+	if (lines) {
+		int64_t each = w->busy_since ? (now - w->busy_since) / (int64_t)lines : 0;
+		struct stage *st = w->stage;
+		if (each < 1)
+			each = 1;
+		st->avg_us = st->avg_us ? (st->avg_us * 7 + each) / 8 : each;
+		for (pos = 0; wire_status_get(&w->in, &pos, &line) > 0;) {
+			if (!w->n_sent) {
+				r = -1; /* an answer to nothing */
+				break;
+			}
+			answered(d, w, &line, each);
+		}
+		w->busy_since = w->n_flights ? now : 0;
+		w->idle_since = now;
+		buf_consume(&w->in, pos);
+		if (!w->n_flights && w->stage->max_messages && w->served >= w->stage->max_messages && w->state == WORKER_READY)
+			pool_retire(d, w);
+		dispatch_turn_soon(d);
+	}
+	if (r < 0) {
+		log_error(NULL, "stage=%s pid=%d event=worker-garbage hint=\"its status channel is out of step; killing it\"",
+		    w->stage->name, (int)w->pid);
+		end = true;
+		if (w->pid && !w->exited && !w->n_flights) /* with work in hand, pool_worker_gone() does it */
+			d->sp.kill(d->sp.arg, w->pid, SIGKILL);
+	}
+	if (end)
+		pool_worker_gone(d, w);
+}

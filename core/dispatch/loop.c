@@ -1,0 +1,581 @@
+/* The dispatcher's loop: wake-ups, the one claim statement, due rows, recovery at start, reload and stop. Decides which rows
+ * this process takes, never what becomes of them. */
+#include "dispatch_internal.h"
+
+#include "base/clock.h"
+
+#include <signal.h>
+#include <stdlib.h>
+
+enum { CLAIM_STAGES_MAX = 256, DUE_COALESCE_US = 50 * 1000 };
+
+struct claim_call {
+	unsigned n;
+	struct stage *stage[CLAIM_STAGES_MAX];
+	const char *name[CLAIM_STAGES_MAX];
+	int32_t limit[CLAIM_STAGES_MAX];
+	uint64_t wakes[CLAIM_STAGES_MAX];
+	unsigned got[CLAIM_STAGES_MAX];
+};
+
+struct stage *dispatch_stage_find(struct dispatch *d, const char *name)
+{
+	struct stage *st;
+	TAILQ_FOREACH(st, &d->stages, link)
+		if (strcmp(st->name, name) == 0)
+			return st;
+	return NULL;
+}
+
+void dispatch_turn_soon(struct dispatch *d)
+{
+	event_active(d->turn, 0, 0);
+}
+
+static unsigned capacity(const struct stage *st)
+{
+	unsigned all = st->parallelism * st->queue_limit, used = st->in_flight + st->reserved;
+	return used < all ? all - used : 0;
+}
+
+/* ---- claiming */
+
+static void claimed(void *arg, enum store_rc rc, const struct store_claimed *rows, size_t n)
+{
+	struct dispatch *d = arg;
+	struct claim_call *c = d->claim;
+	d->claiming = false;
+	if (rc != STORE_OK) {
+		if (rc != STORE_AWAY)
+			log_error(NULL, "event=claim-failed rc=%d", rc);
+		return; /* maybe_pending stays: the next wake-up tries again */
+	}
+	d->claims_total++;
+	d->claimed_total += n;
+	for (size_t i = 0; i < n; i++) {
+		if (rows[i].stage >= c->n)
+			continue;
+		struct stage *st = c->stage[rows[i].stage];
+		struct flight *f;
+		c->got[rows[i].stage]++;
+		st->claims++;
+		if (map_get(&d->flights, (uint64_t)rows[i].id))
+			continue; /* cannot be: we hold it, so it was running */
+		f = flight_new(d, st, rows[i].id);
+		if (!f) {
+			dispatch_sour_add(d, st, rows[i].id, SOUR_DELAY_US);
+			continue;
+		}
+		TAILQ_INSERT_TAIL(&st->backlog, f, link);
+		st->n_backlog++;
+	}
+	for (unsigned i = 0; i < c->n; i++)
+		if (c->got[i] < (unsigned)c->limit[i] && c->stage[i]->wakes == c->wakes[i])
+			c->stage[i]->maybe_pending = false;
+	dispatch_turn_soon(d);
+}
+
+static void claim(struct dispatch *d)
+{
+	struct claim_call *c = d->claim;
+	struct stage *st;
+	if (!d->db_up || !d->recovered || d->claiming || d->stopping || d->sweeping)
+		return;
+	c->n = 0;
+	TAILQ_FOREACH(st, &d->stages, link) {
+		unsigned room = capacity(st);
+		if (!st->maybe_pending || !room || st->removed || c->n == CLAIM_STAGES_MAX || st->cooldown_until)
+			continue;
+		c->stage[c->n] = st;
+		c->name[c->n] = st->name;
+		c->limit[c->n] = (int32_t)room;
+		c->wakes[c->n] = st->wakes;
+		c->got[c->n++] = 0;
+	}
+	if (!c->n)
+		return;
+	d->claiming = true;
+	store_claim(d->db, c->name, c->limit, c->n, claimed, d);
+}
+
+void dispatch_wake(struct dispatch *d, const char *name)
+{
+	struct stage *st;
+	TAILQ_FOREACH(st, &d->stages, link)
+		if (!name || strcmp(st->name, name) == 0) {
+			st->maybe_pending = true;
+			st->wakes++;
+		}
+	dispatch_turn_soon(d);
+}
+
+void dispatch_wake_sink(void *d, const char *stage)
+{
+	dispatch_wake(d, stage);
+}
+
+/* ---- paused rows */
+
+static void due_timer(struct dispatch *d, int64_t in_us)
+{
+	if (in_us < 1000)
+		in_us = 1000;
+	struct timeval tv = { .tv_sec = in_us / US_PER_S, .tv_usec = in_us % US_PER_S };
+	event_add(d->due, &tv);
+}
+
+static void requeued(void *arg, enum store_rc rc, unsigned n, int64_t next_due)
+{
+	struct dispatch *d = arg;
+	int64_t wait = d->poll_interval_us;
+	d->due_running = false;
+	if (rc == STORE_OK) {
+		d->requeued_total += n;
+		if (n)
+			dispatch_wake(d, NULL);
+		if (next_due) {
+			int64_t in = next_due - clock_wall_us();
+			wait = in < 0 ? DUE_COALESCE_US : in < wait ? in : wait;
+		}
+	}
+	if (d->due_wanted) {
+		d->due_wanted = false;
+		wait = wait < DUE_COALESCE_US ? wait : DUE_COALESCE_US;
+	}
+	if (!d->stopping)
+		due_timer(d, wait);
+}
+
+static void on_due(evutil_socket_t fd, short what, void *arg)
+{
+	struct dispatch *d = arg;
+	(void)fd;
+	(void)what;
+	if (!d->db_up || d->due_running || d->stopping)
+		return;
+	d->due_running = true;
+	store_requeue_due(d->db, requeued, d);
+}
+
+/* A row was paused: its time may be the next one. */
+void dispatch_due_soon(struct dispatch *d)
+{
+	if (d->due_running)
+		d->due_wanted = true;
+	else if (!d->stopping)
+		due_timer(d, DUE_COALESCE_US);
+}
+
+/* ---- rows whose worker could not write their outcome: released after a pause */
+
+void dispatch_sour_add(struct dispatch *d, struct stage *st, int64_t id, int64_t delay_us)
+{
+	if (d->n_sour == d->cap_sour) {
+		size_t cap = d->cap_sour ? d->cap_sour * 2 : 64;
+		struct sour *more = realloc(d->sour, cap * sizeof *more);
+		if (!more) {
+			log_error(NULL, "id=%lld event=out-of-memory hint=\"stays running until the next sweep\"", (long long)id);
+			return;
+		}
+		d->sour = more;
+		d->cap_sour = cap;
+	}
+	d->sour[d->n_sour++] = (struct sour){ clock_mono_us() + delay_us, id, st };
+}
+
+static void released(void *arg, enum store_rc rc, unsigned n)
+{
+	(void)n;
+	if (rc == STORE_OK)
+		dispatch_wake(arg, NULL);
+}
+
+static void sour_run(struct dispatch *d, int64_t now)
+{
+	int64_t ids[256];
+	size_t n = 0, left = 0;
+	if (!d->n_sour || !d->db_up)
+		return;
+	for (size_t i = 0; i < d->n_sour; i++) {
+		if (n < 256 && d->sour[i].due <= now)
+			ids[n++] = d->sour[i].id;
+		else
+			d->sour[left++] = d->sour[i];
+	}
+	d->n_sour = left;
+	if (n)
+		store_release(d->db, ids, n, released, d);
+}
+
+/* ---- orphans: rows that are running but that nobody holds (a commit whose answer was lost) */
+
+static void swept(void *arg, enum store_rc rc, unsigned n)
+{
+	struct dispatch *d = arg;
+	d->sweeping = false;
+	if (rc == STORE_OK && n) {
+		log_warn(NULL, "event=orphans-released rows=%u", n);
+		dispatch_wake(d, NULL);
+	}
+	dispatch_turn_soon(d);
+}
+
+static void sweep(struct dispatch *d, int64_t now)
+{
+	size_t pos = 0, n = 0;
+	uint64_t id;
+	struct stage *st;
+	bool promised = false;
+	if (!d->db_up || !d->recovered || d->claiming || d->sweeping || d->stopping)
+		return;
+	int64_t *known = malloc((d->flights.n + d->n_sour + 1) * sizeof *known);
+	if (!known)
+		return;
+	while (map_next(&d->flights, &pos, &id))
+		known[n++] = (int64_t)id;
+	for (size_t i = 0; i < d->n_sour; i++)
+		known[n++] = d->sour[i].id;
+	TAILQ_FOREACH(st, &d->stages, link)
+		promised |= st->reserved > 0;
+	d->last_sweep = now;
+	d->sweeping = true; /* nothing is claimed or promised meanwhile */
+	/* with places promised, rows of the last minute may be between their commit and their hand-off */
+	store_release_orphans(d->db, known, n, promised ? 60 * US_PER_S : 0, swept, d);
+	free(known);
+}
+
+/* ---- the loop */
+
+static void finish_stop(struct dispatch *d);
+
+static void on_turn(evutil_socket_t fd, short what, void *arg)
+{
+	struct dispatch *d = arg;
+	struct stage *st;
+	(void)fd;
+	(void)what;
+	TAILQ_FOREACH(st, &d->stages, link)
+		if (!d->stopping || st->n_workers)
+			flight_deal(d, st);
+	claim(d);
+	if (d->stopping)
+		finish_stop(d);
+}
+
+static void on_tick(evutil_socket_t fd, short what, void *arg)
+{
+	struct dispatch *d = arg;
+	struct stage *st;
+	int64_t now = clock_mono_us();
+	(void)fd;
+	(void)what;
+	pool_tick(d, now);
+	TAILQ_FOREACH(st, &d->stages, link)
+		repair_run(d, st);
+	sour_run(d, now);
+	if (now - d->last_poll > d->poll_interval_us) { /* safety net: a notification may have been missed */
+		d->last_poll = now;
+		dispatch_wake(d, NULL);
+	}
+	if (now - d->last_sweep > ORPHAN_SWEEP_US)
+		sweep(d, now);
+	if (stats_dirty(d) && (now - d->last_flush > STATS_FLUSH_US || (!d->flights.n && now - d->last_flush > US_PER_S)))
+		stats_flush(d);
+	if (d->stopping)
+		finish_stop(d);
+}
+
+static void recovered(void *arg, enum store_rc rc, unsigned n)
+{
+	struct dispatch *d = arg;
+	d->recovering = false;
+	if (rc != STORE_OK)
+		return; /* again with the next connection, or below */
+	d->recovered = true;
+	if (n)
+		log_info(NULL, "event=recovered rows=%u hint=\"left running by a former life\"", n);
+	dispatch_wake(d, NULL);
+	dispatch_due_soon(d);
+}
+
+void dispatch_database(struct dispatch *d, bool up)
+{
+	struct stage *st;
+	d->db_up = up;
+	if (!up) {
+		/* answers to what was under way have come as STORE_AWAY */
+		return;
+	}
+	if (!d->recovered) {
+		if (!d->recovering) {
+			d->recovering = true;
+			store_release(d->db, NULL, 0, recovered, d);
+		}
+		return;
+	}
+	TAILQ_FOREACH(st, &d->stages, link) {
+		struct worker *w;
+		repair_run(d, st);
+		TAILQ_FOREACH(w, &st->workers, link)
+			if (w->busy_since) /* their time begins anew: they were waiting for the same database */
+				w->busy_since = clock_mono_us();
+	}
+	d->last_sweep = clock_mono_us() - ORPHAN_SWEEP_US + US_PER_S; /* answers may have been lost: sweep in a second */
+	dispatch_wake(d, NULL);
+	dispatch_due_soon(d);
+}
+
+/* ---- stages from the configuration */
+
+static struct stage *stage_add(struct dispatch *d, const char *name)
+{
+	struct stage *st = calloc(1, sizeof *st);
+	if (!st || !(st->name = strdup(name))) {
+		free(st);
+		return NULL;
+	}
+	st->d = d;
+	TAILQ_INIT(&st->workers);
+	TAILQ_INIT(&st->backlog);
+	TAILQ_INIT(&st->repairs);
+	TAILQ_INSERT_TAIL(&d->stages, st, link);
+	return st;
+}
+
+static int configure(struct dispatch *d, const struct config *c)
+{
+	struct stage *st;
+	const char *section;
+	d->config = c;
+	TAILQ_FOREACH(st, &d->stages, link)
+		st->removed = true;
+	for (size_t i = 0; (section = config_section(c, i)); i++) {
+		if (strncasecmp(section, "stage-", 6) || !section[6])
+			continue;
+		st = dispatch_stage_find(d, section + 6);
+		if (!st && !(st = stage_add(d, section + 6)))
+			return -1;
+		const char *program = config_str(c, section, "PROGRAM");
+		char *copy = strdup(program ? program : "");
+		if (!copy)
+			return -1;
+		free(st->program);
+		st->program = copy;
+		st->removed = false;
+		st->parallelism = (unsigned)config_int(c, section, "PARALLELISM");
+		st->queue_limit = (unsigned)config_int(c, section, "QUEUE_LIMIT");
+		st->max_messages = (uint64_t)config_int(c, section, "MAX_MESSAGES");
+		int64_t run = config_get(c, section, "MAX_RUNTIME") ? config_int(c, section, "MAX_RUNTIME")
+		                                                    : config_int(c, "pepsi-dispatch", "MAX_RUNTIME");
+		st->max_runtime_us = (run > 0 ? run : 300) * US_PER_S;
+		if (!st->parallelism)
+			st->parallelism = 1;
+		if (!st->queue_limit)
+			st->queue_limit = 1;
+		st->cooldown_until = 0;
+		st->maybe_pending = true;
+	}
+	d->poll_interval_us = config_int(c, "pepsi-dispatch", "POLL_INTERVAL") * US_PER_S;
+	d->idle_timeout_us = config_int(c, "pepsi-dispatch", "WORKER_IDLE_TIMEOUT") * US_PER_S;
+	d->cooldown_us = config_int(c, "pepsi-dispatch", "LAUNCH_COOLDOWN") * US_PER_S;
+	d->max_crashes = (unsigned)config_int(c, "pepsi-dispatch", "MAX_CRASHES");
+	if (d->poll_interval_us <= 0)
+		d->poll_interval_us = 30 * US_PER_S;
+	if (d->cooldown_us <= 0)
+		d->cooldown_us = 5 * US_PER_S;
+	if (!d->max_crashes)
+		d->max_crashes = 3;
+	return 0;
+}
+
+struct dispatch *dispatch_new(struct event_base *base, const struct config *c, const struct dispatch_spawner *sp)
+{
+	struct dispatch *d = calloc(1, sizeof *d);
+	if (!d)
+		return NULL;
+	d->base = base;
+	d->sp = *sp;
+	TAILQ_INIT(&d->stages);
+	d->claim = calloc(1, sizeof *d->claim);
+	d->turn = event_new(base, -1, 0, on_turn, d);
+	d->tick = event_new(base, -1, EV_PERSIST, on_tick, d);
+	d->due = event_new(base, -1, 0, on_due, d);
+	if (!d->claim || !d->turn || !d->tick || !d->due || configure(d, c)) {
+		dispatch_free(d);
+		return NULL;
+	}
+	return d;
+}
+
+int dispatch_start(struct dispatch *d, struct store_conn *db)
+{
+	struct timeval tv = { .tv_usec = TICK_MS * 1000 };
+	d->db = db;
+	d->last_poll = d->last_sweep = d->last_flush = clock_mono_us();
+	return event_add(d->tick, &tv);
+}
+
+void dispatch_reload(struct dispatch *d, const struct config *c)
+{
+	struct stage *st;
+	struct worker *w, *next;
+	if (configure(d, c))
+		log_error(NULL, "event=reload-incomplete reason=\"out of memory\"");
+	TAILQ_FOREACH(st, &d->stages, link)
+		for (w = TAILQ_FIRST(&st->workers); w; w = next) {
+			next = TAILQ_NEXT(w, link);
+			pool_retire(d, w);
+		}
+	dispatch_turn_soon(d);
+}
+
+/* ---- the ingress' side */
+
+bool dispatch_reserve(void *arg, const char *name, const char *sender_key, size_t octets)
+{
+	struct dispatch *d = arg;
+	struct stage *st = dispatch_stage_find(d, name);
+	(void)sender_key;
+	/* whoever waits in the database comes first */
+	if (!st || st->removed || st->maybe_pending || st->cooldown_until || d->stopping || d->sweeping || !d->db_up || !d->recovered)
+		return false;
+	if (!capacity(st) || st->backlog_bytes + octets > STAGE_BYTES_MAX)
+		return false;
+	st->reserved++;
+	return true;
+}
+
+void dispatch_unreserve(void *arg, const char *name, const char *sender_key, size_t octets)
+{
+	struct stage *st = dispatch_stage_find(arg, name);
+	(void)sender_key;
+	(void)octets;
+	if (st && st->reserved)
+		st->reserved--;
+}
+
+void dispatch_hand_off(void *arg, const char *name, const char *sender_key, const struct wire_item *item, int body_fd)
+{
+	struct dispatch *d = arg;
+	struct stage *st = dispatch_stage_find(d, name);
+	struct flight *f;
+	dispatch_unreserve(arg, name, sender_key, 0);
+	if (!st || !(f = flight_new(d, st, item->id))) {
+		if (body_fd >= 0)
+			close(body_fd);
+		if (st) /* running in the database, known to nobody: give it back */
+			dispatch_sour_add(d, st, item->id, 0);
+		return;
+	}
+	st->hand_offs++;
+	if (wire_size(item) > WIRE_DATAGRAM_MAX || wire_put(&f->record, item)) {
+		buf_free(&f->record); /* the worker reads it from the database */
+		if (body_fd >= 0)
+			close(body_fd);
+		body_fd = -1;
+	}
+	f->body_fd = body_fd;
+	f->octets = f->record.n + (body_fd >= 0 ? (size_t)item->body_size : 0);
+	TAILQ_INSERT_TAIL(&st->backlog, f, link);
+	st->n_backlog++;
+	st->backlog_bytes += f->octets;
+	dispatch_turn_soon(d);
+}
+
+/* ---- stop */
+
+static bool quiet(const struct dispatch *d)
+{
+	const struct stage *st;
+	TAILQ_FOREACH(st, &d->stages, link)
+		if (st->n_workers)
+			return false;
+	return !d->claiming && !d->flushing;
+}
+
+static void finish_stop(struct dispatch *d)
+{
+	struct stage *st;
+	struct worker *w;
+	bool late = clock_mono_us() > d->stop_deadline;
+	if (!d->stop_done)
+		return;
+	if (late)
+		TAILQ_FOREACH(st, &d->stages, link)
+			TAILQ_FOREACH(w, &st->workers, link)
+				if (w->pid && !w->exited)
+					d->sp.kill(d->sp.arg, w->pid, SIGKILL);
+	if (!quiet(d) && !(late && clock_mono_us() > d->stop_deadline + 5 * US_PER_S))
+		return;
+	if (stats_dirty(d) && d->db_up && !d->flushing) {
+		stats_flush(d);
+		return;
+	}
+	void (*done)(void *) = d->stop_done;
+	d->stop_done = NULL;
+	event_del(d->tick);
+	event_del(d->due);
+	done(d->stop_arg);
+}
+
+void dispatch_stop(struct dispatch *d, unsigned grace_s, void (*done)(void *arg), void *arg)
+{
+	struct stage *st;
+	struct worker *w, *next;
+	struct flight *f;
+	d->stopping = true;
+	d->stop_done = done;
+	d->stop_arg = arg;
+	d->stop_deadline = clock_mono_us() + (int64_t)grace_s * US_PER_S;
+	TAILQ_FOREACH(st, &d->stages, link) {
+		for (w = TAILQ_FIRST(&st->workers); w; w = next) {
+			next = TAILQ_NEXT(w, link);
+			pool_retire(d, w);
+		}
+		while ((f = TAILQ_FIRST(&st->backlog))) {
+			if (d->db_up)
+				store_release(d->db, &f->id, 1, released, d);
+			flight_free(d, f);
+		}
+	}
+	/* what cannot be written now (database away) is reset by the next start */
+	finish_stop(d);
+}
+
+void dispatch_free(struct dispatch *d)
+{
+	struct stage *st;
+	struct worker *w;
+	struct flight *f;
+	if (!d)
+		return;
+	while ((st = TAILQ_FIRST(&d->stages))) {
+		while ((w = TAILQ_FIRST(&st->workers))) {
+			while ((f = TAILQ_FIRST(&w->flights)))
+				flight_free(d, f);
+			pool_forget(d, w);
+		}
+		while ((f = TAILQ_FIRST(&st->repairs))) {
+			TAILQ_REMOVE(&st->repairs, f, link);
+			TAILQ_INSERT_TAIL(&st->backlog, f, link);
+			st->n_backlog++;
+		}
+		while ((f = TAILQ_FIRST(&st->backlog)))
+			flight_free(d, f);
+		TAILQ_REMOVE(&d->stages, st, link);
+		free(st->name);
+		free(st->program);
+		free(st);
+	}
+	if (d->turn)
+		event_free(d->turn);
+	if (d->tick)
+		event_free(d->tick);
+	if (d->due)
+		event_free(d->due);
+	map_done(&d->flights);
+	map_done(&d->pids);
+	free(d->sour);
+	free(d->claim);
+	free(d);
+}

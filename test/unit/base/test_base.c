@@ -1,0 +1,190 @@
+/* base: strings, buffers, arenas, maps, the log's escaping. */
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/log.h"
+#include "base/map.h"
+#include "base/str.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static void test_str(void **state)
+{
+	struct str rest = STR("  one two\tthree "), word;
+	uint64_t v = 7;
+	(void)state;
+	assert_true(str_ieq(STR("Example.ORG"), STR("eXAMPLE.org")));
+	assert_false(str_ieq(STR("\xc3\x84"), STR("\xc3\xa4"))); /* octets above 127 are not folded */
+	assert_true(str_iends(STR("a.example"), STR(".EXAMPLE")));
+	assert_false(str_iends(STR("le"), STR(".example")));
+	assert_true(str_word(&rest, " \t", &word) && str_eq(word, STR("one")));
+	assert_true(str_word(&rest, " \t", &word) && str_eq(word, STR("two")));
+	assert_true(str_word(&rest, " \t", &word) && str_eq(word, STR("three")));
+	assert_false(str_word(&rest, " \t", &word));
+	assert_int_equal(str_u64(STR("18446744073709551615"), UINT64_MAX, &v), 0);
+	assert_true(v == UINT64_MAX);
+	assert_int_equal(str_u64(STR("18446744073709551616"), UINT64_MAX, &v), -1);
+	assert_int_equal(str_u64(STR("11"), 10, &v), -1);
+	assert_int_equal(str_u64(STR("+1"), 10, &v), -1);
+	assert_int_equal(str_u64(STR(""), 10, &v), -1);
+	assert_int_equal(str_u64(STR(" 1"), 10, &v), -1);
+	assert_true(v == UINT64_MAX);
+	assert_true(str_eq(str_trim(STR(" \r\n x y\t")), STR("x y")));
+	assert_int_equal(str_skip(STR("abc"), 9).n, 0);
+	assert_true(str_eq_secret(STR("abc"), STR("abc")));
+	assert_false(str_eq_secret(STR("abc"), STR("abd")));
+}
+
+static void test_utf8(void **state)
+{
+	static const struct {
+		struct str s;
+		bool ok;
+	} cases[] = {
+		{ STR_INIT("plain"), true },
+		{ STR_INIT("\xc3\xa4"), true },
+		{ STR_INIT("\xe2\x82\xac"), true },
+		{ STR_INIT("\xf0\x9f\x98\x80"), true },
+		{ STR_INIT("\xf4\x8f\xbf\xbf"), true },
+		{ STR_INIT("\xf4\x90\x80\x80"), false }, /* above U+10FFFF */
+		{ STR_INIT("\xed\xa0\x80"), false },     /* surrogate */
+		{ STR_INIT("\xc0\x80"), false },         /* overlong */
+		{ STR_INIT("\xe0\x9f\xbf"), false },
+		{ STR_INIT("\xf0\x8f\xbf\xbf"), false },
+		{ STR_INIT("\x80"), false },
+		{ STR_INIT("\xc3"), false },
+		{ STR_INIT("a\xe2\x82"), false },
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+		assert_int_equal(str_is_utf8(cases[i].s), cases[i].ok);
+}
+
+static void test_nearest(void **state)
+{
+	static const char *const names[] = { "NEXT_STAGE", "BOUNCE_STAGE", "PARALLELISM", "HOST" };
+	(void)state;
+	assert_string_equal(str_nearest(STR("NEXT_STAG"), names, 4), "NEXT_STAGE");
+	assert_string_equal(str_nearest(STR("paralelism"), names, 4), "PARALLELISM");
+	assert_string_equal(str_nearest(STR("HSOT"), names, 4), "HOST");
+	assert_null(str_nearest(STR("ZEBRA"), names, 4));
+	assert_int_equal(str_distance(STR("ab"), STR("ba")), 1);
+}
+
+static void test_buf(void **state)
+{
+	struct buf b = BUF_INIT(10);
+	(void)state;
+	assert_int_equal(buf_addz(&b, "12345"), 0);
+	assert_int_equal(buf_addf(&b, "%d", 678), 0);
+	assert_string_equal(buf_z(&b), "12345678");
+	assert_int_equal(buf_addz(&b, "abc"), -1);
+	assert_true(b.failed);
+	assert_int_equal(buf_addc(&b, 'x'), -1); /* sticky */
+	assert_string_equal(buf_z(&b), "12345678");
+	buf_reset(&b);
+	assert_int_equal(buf_addz(&b, "1234567890"), 0);
+	buf_consume(&b, 4);
+	assert_string_equal(buf_z(&b), "567890");
+	buf_consume(&b, 99);
+	assert_string_equal(buf_z(&b), "");
+	buf_free(&b);
+	assert_string_equal(buf_z(&b), "");
+}
+
+static void test_arena(void **state)
+{
+	struct arena *a = arena_new(100000);
+	(void)state;
+	assert_non_null(a);
+	for (size_t i = 1; i < 3000; i += 37) {
+		char *p = arena_alloc(a, i);
+		assert_non_null(p);
+		assert_int_equal((uintptr_t)p % _Alignof(max_align_t), 0);
+		for (size_t j = 0; j < i; j++) {
+			assert_int_equal(p[j], 0);
+			p[j] = 'x';
+		}
+		if (i % 500 < 37)
+			arena_reset(a);
+	}
+	assert_null(arena_alloc(a, 200000));
+	assert_null(arena_alloc(a, SIZE_MAX));
+	assert_null(arena_calloc(a, SIZE_MAX / 2, 4));
+	assert_string_equal(arena_printf(a, "%s-%d", "x", 5), "x-5");
+	arena_free(a);
+	arena_free(NULL);
+}
+
+static void test_map(void **state)
+{
+	struct map m = { 0 };
+	static int values[5000];
+	size_t pos = 0, seen = 0;
+	uint64_t key;
+	(void)state;
+	assert_null(map_get(&m, 1));
+	assert_null(map_del(&m, 1));
+	for (uint64_t round = 0; round < 3; round++) {
+		for (uint64_t i = 0; i < 5000; i++)
+			assert_int_equal(map_put(&m, i * 977, &values[i]), 0);
+		assert_int_equal(m.n, 5000);
+		for (uint64_t i = 0; i < 5000; i += 2)
+			assert_ptr_equal(map_del(&m, i * 977), &values[i]);
+		for (uint64_t i = 0; i < 5000; i++)
+			assert_ptr_equal(map_get(&m, i * 977), i % 2 ? &values[i] : NULL);
+	}
+	while (map_next(&m, &pos, &key)) {
+		assert_int_equal(key % 977, 0);
+		seen++;
+	}
+	assert_int_equal(seen, 2500);
+	/* a map that lives long and stays small does not grow by its tombstones */
+	size_t cap = m.cap;
+	for (uint64_t i = 0; i < 200000; i++) {
+		map_put(&m, 1000000000 + i, &values[0]);
+		map_del(&m, 1000000000 + i);
+	}
+	assert_true(m.cap <= cap * 2);
+	map_done(&m);
+}
+
+static void test_log_stays_one_line(void **state)
+{
+	int p[2], keep = dup(STDERR_FILENO);
+	char line[4096];
+	struct log_ctx outer, inner;
+	(void)state;
+	assert_int_equal(pipe(p), 0);
+	dup2(p[1], STDERR_FILENO);
+	log_ctx_set(&outer, NULL, "listener=mx");
+	log_ctx_set(&inner, &outer, "id=12");
+	log_info(&inner, "event=x from=%s raw=%s", log_q(STR("a\"b\r\n<2>evil\x7f")), "one\ntwo");
+	log_debug(NULL, "not at this level");
+	dup2(keep, STDERR_FILENO);
+	close(p[1]);
+	ssize_t n = read(p[0], line, sizeof line - 1);
+	assert_true(n > 0);
+	line[n] = 0;
+	assert_ptr_equal(strchr(line, '\n'), line + n - 1);
+	assert_non_null(strstr(line, "listener=mx id=12 event=x from=\"a\\\"b\\x0d\\x0a<2>evil\\x7f\" raw=one\\x0atwo\n"));
+	assert_null(strstr(line, "not at this"));
+	close(p[0]);
+	close(keep);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_str),     cmocka_unit_test(test_utf8),  cmocka_unit_test(test_nearest),
+		cmocka_unit_test(test_buf),     cmocka_unit_test(test_arena), cmocka_unit_test(test_map),
+		cmocka_unit_test(test_log_stays_one_line),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,594 @@
+/* The dispatcher against a fake store, fake workers (the other ends of socketpairs) and a fake clock: claims, hand-offs,
+ * answers, crashes, overruns, cool-downs, stop. No database, no process, no sleep. */
+#include "dispatch/dispatch_internal.h"
+
+#include "base/clock.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* ---- the clock: interposed */
+static int64_t now_us = 1000 * US_PER_S;
+
+int64_t clock_mono_us(void)
+{
+	return now_us;
+}
+
+int64_t clock_wall_us(void)
+{
+	return now_us;
+}
+
+/* ---- the store: what was asked last, and the callback to answer it with */
+static struct {
+	unsigned claims, releases, release_all, stills, blames, dues, flushes, orphans;
+	char claim_stage[8][32];
+	int32_t claim_limit[8];
+	size_t claim_n;
+	store_claim_fn claim_fn;
+	void *claim_arg;
+	int64_t ids[64];
+	size_t n_ids;
+	store_count_fn release_fn;
+	void *release_arg;
+	store_still_fn still_fn;
+	void *still_arg;
+	store_blame_fn blame_fn;
+	void *blame_arg;
+	int64_t blame_id;
+	bool blame_overrun;
+	char report[512];
+	struct store_stage_delta delta;
+} db;
+
+void store_claim(struct store_conn *c, const char *const *stages, const int32_t *limits, size_t n, store_claim_fn fn, void *arg)
+{
+	(void)c;
+	db.claims++;
+	db.claim_n = n;
+	for (size_t i = 0; i < n && i < 8; i++) {
+		snprintf(db.claim_stage[i], sizeof db.claim_stage[i], "%s", stages[i]);
+		db.claim_limit[i] = limits[i];
+	}
+	db.claim_fn = fn;
+	db.claim_arg = arg;
+}
+
+void store_requeue_due(struct store_conn *c, store_due_fn fn, void *arg)
+{
+	(void)c;
+	(void)fn;
+	(void)arg;
+	db.dues++;
+}
+
+void store_release(struct store_conn *c, const int64_t *ids, size_t n, store_count_fn fn, void *arg)
+{
+	(void)c;
+	if (!n)
+		db.release_all++;
+	db.releases++;
+	for (size_t i = 0; i < n; i++)
+		db.ids[db.n_ids++ % 64] = ids[i];
+	db.release_fn = fn;
+	db.release_arg = arg;
+}
+
+void store_release_orphans(struct store_conn *c, const int64_t *known, size_t n, int64_t older_us, store_count_fn fn, void *arg)
+{
+	(void)c;
+	(void)known;
+	(void)n;
+	(void)older_us;
+	db.orphans++;
+	fn(arg, STORE_OK, 0);
+}
+
+void store_still_running(struct store_conn *c, const char *stage, const int64_t *ids, size_t n, store_still_fn fn, void *arg)
+{
+	(void)c;
+	(void)stage;
+	db.stills++;
+	db.n_ids = n;
+	for (size_t i = 0; i < n; i++)
+		db.ids[i] = ids[i];
+	db.still_fn = fn;
+	db.still_arg = arg;
+}
+
+void store_blame(struct store_conn *c, int64_t id, bool overrun, unsigned limit, const char *report, store_blame_fn fn, void *arg)
+{
+	(void)c;
+	assert_int_equal(limit, 3);
+	db.blames++;
+	db.blame_id = id;
+	db.blame_overrun = overrun;
+	snprintf(db.report, sizeof db.report, "%s", report);
+	db.blame_fn = fn;
+	db.blame_arg = arg;
+}
+
+void store_flush_stats(struct store_conn *c, const struct store_stage_delta *d, size_t n, int64_t failed, int64_t ser,
+    store_done_fn fn, void *arg)
+{
+	(void)c;
+	(void)failed;
+	(void)ser;
+	db.flushes++;
+	if (n)
+		db.delta = d[0];
+	fn(arg, STORE_OK, NULL);
+}
+
+/* ---- the spawner */
+static struct {
+	unsigned starts, kills;
+	uint32_t token[64];
+	char stage[64][32];
+	pid_t killed;
+} sp;
+
+static void fake_start(void *arg, uint32_t token, const char *stage)
+{
+	(void)arg;
+	snprintf(sp.stage[sp.starts % 64], 32, "%s", stage);
+	sp.token[sp.starts++ % 64] = token;
+}
+
+static void fake_kill(void *arg, pid_t pid, int sig)
+{
+	(void)arg;
+	assert_int_equal(sig, SIGKILL);
+	sp.kills++;
+	sp.killed = pid;
+}
+
+/* ---- one test's world */
+static struct event_base *base;
+static struct dispatch *d;
+static struct config *conf;
+static pid_t next_pid;
+
+static void spin(void)
+{
+	for (int i = 0; i < 5; i++)
+		event_base_loop(base, EVLOOP_NONBLOCK);
+}
+
+static int setup(void **state)
+{
+	static const struct dispatch_spawner ops = { NULL, fake_start, fake_kill };
+	struct config_faults *faults = config_faults_new();
+	(void)state;
+	memset(&db, 0, sizeof db);
+	memset(&sp, 0, sizeof sp);
+	next_pid = 100000;
+	conf = config_load("/dev/null", faults);
+	config_faults_free(faults);
+	assert_non_null(conf);
+	config_set(conf, "stage-init", "PROGRAM", "pepsi-stage-x");
+	config_set(conf, "stage-init", "PARALLELISM", "2");
+	config_set(conf, "stage-init", "QUEUE_LIMIT", "4");
+	config_set(conf, "stage-init", "MAX_MESSAGES", "5");
+	config_set(conf, "stage-init", "MAX_RUNTIME", "10 s");
+	config_set(conf, "stage-bounce", "PROGRAM", "pepsi-stage-y");
+	base = event_base_new();
+	d = dispatch_new(base, conf, &ops);
+	assert_non_null(d);
+	assert_int_equal(dispatch_start(d, NULL), 0);
+	dispatch_database(d, true);
+	assert_int_equal(db.release_all, 1);
+	db.release_fn(db.release_arg, STORE_OK, 0);
+	spin();
+	/* the first claim finds nothing: both stages are known to be empty then */
+	assert_int_equal(db.claims, 1);
+	assert_int_equal(db.claim_n, 2);
+	assert_int_equal(db.claim_limit[0], 8);
+	db.claim_fn(db.claim_arg, STORE_OK, NULL, 0);
+	spin();
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	if (db.blame_fn) /* as store_conn_close() would */
+		db.blame_fn(db.blame_arg, STORE_AWAY, false);
+	dispatch_free(d);
+	event_base_free(base);
+	config_free(conf);
+	return 0;
+}
+
+/* Answers the n-th request for a worker; returns the worker's end. */
+static int worker_up(unsigned n)
+{
+	int sv[2];
+	assert_true(n < sp.starts);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sv), 0);
+	dispatch_worker_started(d, sp.token[n], ++next_pid, sv[0]);
+	spin();
+	return sv[1];
+}
+
+/* Ids (and contents) that wait at the worker's end. */
+static size_t got(int fd, int64_t *ids, size_t max, struct wire_item *last, struct arena *a)
+{
+	static char data[WIRE_DATAGRAM_MAX];
+	size_t n = 0;
+	ssize_t r;
+	while ((r = recv(fd, data, sizeof data, MSG_DONTWAIT)) > 0) {
+		struct str in = str_n(data, (size_t)r);
+		struct wire_item it;
+		while (wire_get(&in, a, &it) > 0) {
+			assert_true(n < max);
+			ids[n++] = it.id;
+			if (last)
+				*last = it;
+		}
+	}
+	return n;
+}
+
+static void say(int fd, const char *lines)
+{
+	assert_int_equal(send(fd, lines, strlen(lines), 0), strlen(lines));
+	spin();
+}
+
+static bool hand(int64_t id)
+{
+	struct str rcpt = STR("b@example.net");
+	struct wire_item it = { .id = id, .has_content = true, .mail_from = STR("a@example.org"), .rcpts = &rcpt, .n_rcpts = 1,
+		.state = STR("{}"), .headers = STR("Subject: x\r\n"), .body = STR("hello\r\n"), .body_size = 7 };
+	if (!dispatch_reserve(d, "init", "k", 100))
+		return false;
+	dispatch_hand_off(d, "init", "k", &it, -1);
+	return true;
+}
+
+static struct stage *init_stage(void)
+{
+	return dispatch_stage_find(d, "init");
+}
+
+static void claim_gives(const int64_t *ids, size_t n)
+{
+	struct store_claimed rows[16];
+	for (size_t i = 0; i < n; i++)
+		rows[i] = (struct store_claimed){ ids[i], 0 };
+	dispatch_wake(d, "init");
+	spin();
+	db.claim_fn(db.claim_arg, STORE_OK, rows, n);
+	spin();
+}
+
+static void test_hand_off(void **state)
+{
+	struct arena *a = arena_new(1 << 20);
+	struct wire_item it;
+	int64_t ids[8];
+	(void)state;
+	assert_true(hand(7));
+	spin();
+	assert_int_equal(sp.starts, 1);
+	assert_string_equal(sp.stage[0], "init");
+	int w = worker_up(0);
+	assert_int_equal(got(w, ids, 8, &it, a), 1);
+	assert_int_equal(ids[0], 7);
+	assert_true(it.has_content);
+	assert_true(str_eq(it.body, STR("hello\r\n")));
+	assert_int_equal(init_stage()->in_flight, 1);
+	say(w, "0 {\"outcome\":\"finish\"}\n");
+	assert_int_equal(init_stage()->in_flight, 0);
+	assert_int_equal(init_stage()->done, 1);
+	close(w);
+	arena_free(a);
+}
+
+static void test_no_reserve_over_waiting_rows(void **state)
+{
+	(void)state;
+	dispatch_wake(d, "init");
+	assert_false(dispatch_reserve(d, "init", "k", 100)); /* those in the database come first */
+	assert_false(dispatch_reserve(d, "nowhere", "k", 100));
+	spin();
+	db.claim_fn(db.claim_arg, STORE_OK, NULL, 0);
+	assert_true(dispatch_reserve(d, "init", "k", 100));
+	for (int i = 1; i < 8; i++)
+		assert_true(dispatch_reserve(d, "init", "k", 100));
+	assert_false(dispatch_reserve(d, "init", "k", 100)); /* QUEUE_LIMIT x PARALLELISM */
+	dispatch_unreserve(d, "init", "k", 100);
+	assert_true(dispatch_reserve(d, "init", "k", 100));
+}
+
+static void test_wake_during_claim_is_kept(void **state)
+{
+	(void)state;
+	dispatch_wake(d, "init");
+	spin();
+	assert_int_equal(db.claims, 2);
+	dispatch_wake(d, "init"); /* a row came after the statement's snapshot */
+	db.claim_fn(db.claim_arg, STORE_OK, NULL, 0);
+	spin();
+	assert_int_equal(db.claims, 3);
+}
+
+static void test_next_stage_is_claimed_at_once(void **state)
+{
+	(void)state;
+	assert_true(hand(1));
+	spin();
+	int w = worker_up(0);
+	say(w, "0 {\"outcome\":\"move\",\"to\":\"bounce\"}\n");
+	assert_int_equal(db.claims, 2);
+	assert_int_equal(db.claim_n, 1);
+	assert_string_equal(db.claim_stage[0], "bounce");
+	close(w);
+}
+
+static void test_depth_is_small_until_known(void **state)
+{
+	static const int64_t rows[] = { 1, 2, 3, 4, 5, 6 };
+	struct arena *a = arena_new(1 << 20);
+	int64_t ids[8];
+	(void)state;
+	claim_gives(rows, 6);
+	int w = worker_up(0);
+	assert_int_equal(got(w, ids, 8, NULL, a), DEPTH_UNKNOWN);
+	now_us += 100;
+	say(w, "0\n0\n"); /* fast: now up to QUEUE_LIMIT at once, MAX_MESSAGES allows three more */
+	assert_int_equal(got(w, ids, 8, NULL, a), 3);
+	assert_int_equal(ids[0], 3);
+	close(w);
+	arena_free(a);
+}
+
+static void test_lone_crash_is_blamed(void **state)
+{
+	static const int64_t row = 41;
+	(void)state;
+	claim_gives(&row, 1);
+	int w = worker_up(0);
+	close(w);
+	spin();
+	assert_int_equal(db.blames, 0); /* not before its status is known */
+	dispatch_worker_exited(d, next_pid, SIGSEGV);
+	spin();
+	assert_int_equal(db.blames, 1);
+	assert_int_equal(db.blame_id, 41);
+	assert_false(db.blame_overrun);
+	assert_non_null(strstr(db.report, "\"signal\":11"));
+	assert_int_equal(init_stage()->crashes, 1);
+	db.blame_fn(db.blame_arg, STORE_OK, true);
+	db.blame_fn = NULL;
+	assert_int_equal(init_stage()->in_flight, 0);
+	assert_int_equal(d->failed_total, 1);
+}
+
+static void test_exit_zero_in_mid_message_is_a_crash(void **state)
+{
+	static const int64_t row = 42;
+	(void)state;
+	claim_gives(&row, 1);
+	int w = worker_up(0);
+	close(w);
+	dispatch_worker_exited(d, next_pid, 0);
+	spin();
+	assert_int_equal(db.blames, 1);
+}
+
+static void test_crowd_is_not_blamed_but_separated(void **state)
+{
+	static const int64_t rows[] = { 1, 2, 3 };
+	struct arena *a = arena_new(1 << 20);
+	int64_t ids[8], still[] = { 2, 3 };
+	(void)state;
+	claim_gives(rows, 3);
+	int w = worker_up(0);
+	now_us += 100;
+	assert_int_equal(got(w, ids, 8, NULL, a), 2);
+	close(w);
+	dispatch_worker_exited(d, next_pid, SIGABRT);
+	spin();
+	assert_int_equal(db.blames, 0);
+	assert_int_equal(db.stills, 1);
+	assert_int_equal(db.n_ids, 2);
+	db.still_fn(db.still_arg, STORE_OK, still, 1); /* 1 was finished just before */
+	spin();
+	assert_int_equal(init_stage()->done, 1);
+	assert_int_equal(init_stage()->n_suspects, 1);
+	unsigned before = sp.starts;
+	assert_true(before >= 2);
+	w = worker_up(before - 1);
+	size_t n = got(w, ids, 8, NULL, a);
+	/* 3 was never sent and 2 is a suspect: whichever comes, the suspect is alone */
+	assert_true(n >= 1);
+	for (size_t i = 0; i < n; i++)
+		if (ids[i] == 2)
+			assert_int_equal(n, 1);
+	close(w);
+	arena_free(a);
+}
+
+static void test_overrun(void **state)
+{
+	static const int64_t row = 9;
+	(void)state;
+	claim_gives(&row, 1);
+	int w = worker_up(0);
+	now_us += 9 * US_PER_S;
+	pool_tick(d, now_us);
+	assert_int_equal(sp.kills, 0);
+	now_us += 2 * US_PER_S;
+	pool_tick(d, now_us);
+	assert_int_equal(sp.kills, 1);
+	assert_int_equal(sp.killed, next_pid);
+	close(w);
+	dispatch_worker_exited(d, next_pid, SIGKILL);
+	spin();
+	assert_int_equal(db.blames, 1);
+	assert_true(db.blame_overrun);
+	assert_int_equal(init_stage()->kills, 1);
+	assert_int_equal(init_stage()->crashes, 0);
+}
+
+static void test_no_overrun_without_database(void **state)
+{
+	static const int64_t row = 9;
+	(void)state;
+	claim_gives(&row, 1);
+	int w = worker_up(0);
+	dispatch_database(d, false);
+	now_us += 600 * US_PER_S;
+	pool_tick(d, now_us);
+	dispatch_database(d, true);
+	now_us += 9 * US_PER_S;
+	pool_tick(d, now_us);
+	assert_int_equal(sp.kills, 0);
+	now_us += 2 * US_PER_S;
+	pool_tick(d, now_us);
+	assert_int_equal(sp.kills, 1);
+	close(w);
+}
+
+static void test_cool_down(void **state)
+{
+	static const int64_t row = 5;
+	(void)state;
+	claim_gives(&row, 1);
+	int w = worker_up(0);
+	close(w);
+	dispatch_worker_exited(d, next_pid, EXIT_UNUSABLE << 8);
+	spin();
+	unsigned starts = sp.starts;
+	assert_false(dispatch_reserve(d, "init", "k", 1));
+	dispatch_wake(d, "init");
+	spin();
+	assert_int_equal(sp.starts, starts);
+	assert_int_equal(init_stage()->in_flight, 0);
+	assert_int_equal(d->n_sour, 1); /* pending again with the next tick */
+	assert_true(init_stage()->trouble[0]);
+	now_us += 6 * US_PER_S;
+	unsigned claims = db.claims;
+	pool_tick(d, now_us);
+	spin();
+	assert_int_equal(db.claims, claims + 1);
+}
+
+static void test_worn_out_and_idle_workers_leave(void **state)
+{
+	char byte;
+	(void)state;
+	for (int64_t i = 1; i <= 5; i++) {
+		assert_true(hand(i));
+		spin();
+		if (i == 1)
+			next_pid = 200;
+	}
+	int w = worker_up(0);
+	say(w, "0\n0\n");
+	say(w, "0\n0\n0\n");
+	assert_int_equal(init_stage()->done, 5);
+	recv(w, &byte, 1, MSG_DONTWAIT);
+	while (recv(w, &byte, 1, MSG_DONTWAIT) > 0)
+		;
+	assert_int_equal(recv(w, &byte, 1, MSG_DONTWAIT), 0); /* MAX_MESSAGES: the end of its channel */
+	close(w);
+	dispatch_worker_exited(d, next_pid, 0);
+	spin();
+	assert_int_equal(init_stage()->crashes, 0);
+}
+
+static void test_garbage_kills_the_worker(void **state)
+{
+	static const int64_t row = 5;
+	(void)state;
+	claim_gives(&row, 1);
+	int w = worker_up(0);
+	say(w, "hello\n");
+	assert_int_equal(sp.kills, 1);
+	dispatch_worker_exited(d, next_pid, SIGKILL);
+	spin();
+	assert_int_equal(db.blames, 1);
+	close(w);
+}
+
+static void test_error_line_is_released_later(void **state)
+{
+	static const int64_t row = 6;
+	(void)state;
+	claim_gives(&row, 1);
+	int w = worker_up(0);
+	say(w, "1 {\"error\":\"database away\"}\n");
+	assert_int_equal(init_stage()->errors, 1);
+	assert_int_equal(d->n_sour, 1);
+	assert_int_equal(init_stage()->in_flight, 0);
+	close(w);
+}
+
+static bool stopped;
+
+static void on_stopped(void *arg)
+{
+	(void)arg;
+	stopped = true;
+}
+
+static void test_stop(void **state)
+{
+	static const int64_t rows[] = { 1, 2, 3 };
+	(void)state;
+	claim_gives(rows, 3);
+	int w = worker_up(0);
+	now_us += 100;
+	db.n_ids = 0;
+	stopped = false;
+	dispatch_stop(d, 5, on_stopped, NULL);
+	spin();
+	assert_int_equal(db.n_ids, 1); /* the one not sent is pending again */
+	assert_int_equal(db.ids[0], 3);
+	assert_false(stopped);
+	say(w, "0\n0\n");
+	close(w);
+	spin();
+	dispatch_worker_exited(d, next_pid, 0);
+	for (unsigned i = 1; i < sp.starts; i++)
+		dispatch_worker_failed(d, sp.token[i]);
+	spin();
+	assert_true(stopped);
+	assert_int_equal(db.flushes, 1);
+	assert_int_equal(db.delta.messages, 2);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_hand_off, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_no_reserve_over_waiting_rows, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_wake_during_claim_is_kept, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_next_stage_is_claimed_at_once, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_depth_is_small_until_known, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_lone_crash_is_blamed, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_exit_zero_in_mid_message_is_a_crash, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_crowd_is_not_blamed_but_separated, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_overrun, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_no_overrun_without_database, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_cool_down, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_worn_out_and_idle_workers_leave, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_garbage_kills_the_worker, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_error_line_is_released_later, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_stop, setup, teardown),
+	};
+	log_setup(LOG_LV_ERROR, "test");
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,115 @@
+/* The aliases stage over a file: expansion, loops, limits, DSN wishes, and a file that changes. */
+#include "stage.h"
+
+#include <stdio.h>
+
+static const char map[] = "one: ann@example.test\n"
+			  "two: ann@example.test, bob@elsewhere.test\n"
+			  "self: self, bob@elsewhere.test\n"
+			  "a: b\n"
+			  "b: a\n"
+			  "chain1: chain2\n"
+			  "chain2: chain3\n"
+			  "chain3: end@elsewhere.test\n"
+			  "nobody:\n"
+			  "full@example.test: bob@elsewhere.test\n"
+			  "@catch.test: all@example.test\n"
+			  "kept@catch.test: kept@catch.test\n";
+
+static void expansion(void **st)
+{
+	(void)st;
+	static const struct {
+		const char *to, *want;
+	} cases[] = {
+		{ "plain@example.test", "move next" },
+		{ "one@example.test", "move next ann@example.test" },
+		{ "ONE@Example.Test", "move next ann@example.test" },
+		{ "one@other.test", "move next" }, /* bare names count at our domains only */
+		{ "two@example.test", "move next ann@example.test bob@elsewhere.test" },
+		{ "one@example.test two@example.test", "move next ann@example.test bob@elsewhere.test" },
+		{ "two@example.test x@y.test one@example.test", "move next ann@example.test bob@elsewhere.test x@y.test" },
+		{ "self@example.test", "move next self@example.test bob@elsewhere.test" },
+		{ "a@example.test", "move next" },
+		{ "a@example.test one@example.test", "move next a@example.test ann@example.test" },
+		{ "chain1@local.test", "move next end@elsewhere.test" },
+		{ "full@example.test", "move next bob@elsewhere.test" },
+		{ "full@local.test", "move next" },
+		{ "any@catch.test", "move next all@example.test" },
+		{ "kept@catch.test", "move next" },
+		{ "nobody@example.test", "finish discarded" },
+		{ "nobody@example.test one@example.test", "move next ann@example.test" },
+		{ "x@y.test X@Y.test", "move next x@y.test" },
+	};
+	struct stage s = { .dir = "/tmp/pepsi-unit-XXXXXX" };
+	assert_non_null(mkdtemp(s.dir));
+	stage_file(&s, "aliases", map);
+	assert_int_equal(stage_open(&s, "pepsi-stage-aliases", "NEXT_STAGE = next\nFILE = %s/aliases\n"), PEPSI_OK);
+	assert_string_equal(s.found, "");
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		stage_pass(&s, "a@b.test", cases[i].to, "{}");
+		if (strcmp(stage_outcome(&s), cases[i].want) != 0)
+			fail_msg("%s gives %s", cases[i].to, stage_outcome(&s));
+	}
+	/* every new recipient has the wishes of the one it came from */
+	stage_pass(&s, "a@b.test", "x@y.test two@example.test",
+	    "{\"dsn\":{\"envid\":\"E\",\"rcpt\":[{\"notify\":\"NEVER\"},{\"orcpt\":\"rfc822;two@example.test\"}]}}");
+	assert_string_equal(stage_outcome(&s), "move next x@y.test ann@example.test bob@elsewhere.test "
+	    "{\"dsn\":{\"envid\":\"E\",\"rcpt\":[{\"notify\":\"NEVER\"},{\"orcpt\":\"rfc822;two@example.test\"},"
+	    "{\"orcpt\":\"rfc822;two@example.test\"}]}}");
+	stage_close(&s);
+}
+
+static void limits(void **st)
+{
+	(void)st;
+	struct buf b = BUF_INIT(1 << 20);
+	struct stage s = { .dir = "/tmp/pepsi-unit-XXXXXX" };
+	assert_non_null(mkdtemp(s.dir));
+	/* 1000 addresses are allowed, one more is not; 10 steps are followed, the 11th name stays */
+	for (int k = 0; k < 2; k++) {
+		buf_addf(&b, "all%d: first%d@x.test", k, k);
+		for (int i = 1; i < 500 + k; i++)
+			buf_addf(&b, ", m%d-%d@x.test", k, i);
+		buf_addc(&b, '\n');
+	}
+	buf_addz(&b, "half: all0, more\nmore: all0\n");
+	buf_addz(&b, "toomany: all0, all1\n");
+	for (int i = 0; i < 12; i++)
+		buf_addf(&b, "step%d: step%d\n", i, i + 1);
+	stage_file(&s, "aliases", buf_z(&b));
+	buf_free(&b);
+	assert_int_equal(stage_open(&s, "pepsi-stage-aliases", "NEXT_STAGE = next\nFILE = %s/aliases\n"), PEPSI_OK);
+	stage_pass(&s, "a@b.test", "half@example.test", "{}");
+	assert_int_equal(s.msg.pass.ops[0].n_rcpts, 500);
+	stage_pass(&s, "a@b.test", "toomany@example.test", "{}");
+	assert_string_equal(stage_outcome(&s), "fail here");
+	assert_non_null(strstr(s.msg.pass.ops[0].state, "more than 1000 addresses"));
+	stage_pass(&s, "a@b.test", "step0@example.test", "{}");
+	assert_string_equal(stage_outcome(&s), "move next step10@example.test");
+	stage_close(&s);
+}
+
+static void configuration(void **st)
+{
+	(void)st;
+	struct stage s = { .dir = "" };
+	assert_int_equal(stage_open(&s, "pepsi-stage-aliases", "FILE = relative\n"), PEPSI_RETRY);
+	assert_non_null(strstr(s.found, "FILE: must be an absolute path"));
+	assert_non_null(strstr(s.found, "NEXT_STAGE must be set"));
+	s.env.state = NULL;
+	stage_close(&s);
+	/* no database here: later, not lost */
+	assert_int_equal(stage_open(&s, "pepsi-stage-aliases", "NEXT_STAGE = next\nMAP = database\n"), PEPSI_OK);
+	stage_pass(&s, "a@b.test", "x@y.test", "{}");
+	assert_string_equal(stage_outcome(&s), "pause");
+	assert_non_null(strstr(s.msg.pass.ops[0].state, "the database is away"));
+	stage_close(&s);
+}
+
+int main(void)
+{
+	log_setup(LOG_LV_ERROR, "test");
+	const struct CMUnitTest tests[] = { cmocka_unit_test(expansion), cmocka_unit_test(limits), cmocka_unit_test(configuration) };
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
