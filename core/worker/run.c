@@ -129,6 +129,7 @@ static int load_some(struct run *r)
 		} else {
 			size_t octets = row->headers.n + row->body.n;
 			judge(r, it, row);
+			input_block_unref(it->block); /* the datagram that brought the id */
 			it->block = b;
 			b->refs++;
 			largest = octets > largest ? octets : largest;

@@ -116,7 +116,10 @@ static void error_text(char *out, size_t size, const struct relay_policy *p, con
 {
 	struct buf b = BUF_INIT(ERROR_MAX);
 	reply_text(&b, r);
-	snprintf(out, size, "%s: %s: %s", p->hop, smtp_phase_name(r->phase), buf_z(&b));
+	if (r->phase == SMTP_PHASE_CONNECT) /* the text says it: "connect to …", "host … not found" */
+		snprintf(out, size, "%s: %s", p->hop, buf_z(&b));
+	else
+		snprintf(out, size, "%s: %s: %s", p->hop, smtp_phase_name(r->phase), buf_z(&b));
 	buf_free(&b);
 }
 

@@ -63,7 +63,5 @@ const char *dsn_advice(struct str status, enum dsn_kind kind);
 /* Text made safe for one line: controls become blanks, at most max octets; octets above 127 stay where utf8 is set and the
  * text is UTF-8, else each character becomes \x{HEX} (RFC 6533 §3) or '?'. */
 int dsn_text(struct buf *out, struct str s, bool utf8, size_t max);
-/* Decodes xtext (RFC 3461 §4). Returns 0, or -1: no xtext, or it decodes to a control or an octet above 127; out is as before. */
-int dsn_xtext_decode(struct buf *out, struct str s);
 
 #endif

@@ -2,6 +2,7 @@
 #include "dsn_internal.h"
 #include "proto/mail/date.h"
 #include "proto/mail/header.h"
+#include "proto/smtp/xtext.h"
 
 /* Name: prefix; text: one field. Words longer than a line may be are cut by dsn_text()'s limit before. */
 static void field(struct buf *out, struct str name, const char *type, struct str text, bool utf8)
@@ -23,26 +24,19 @@ static void date_field(struct buf *out, struct str name, int64_t us)
 	buf_free(&value);
 }
 
-/* address-type ";" address; the type is an atom, xtext is undone for rfc822 (RFC 3461 §6.3) */
+/* address-type ";" address, decoded (RFC 3461 §6.3); what does not decode is left out */
 static void original_recipient(struct buf *out, struct str orcpt, bool utf8)
 {
-	ptrdiff_t semi = str_chr(orcpt, ';');
-	struct buf value = BUF_INIT(2 * DSN_TEXT_MAX);
-	if (semi <= 0 || semi > 40)
-		return;
-	struct str type = str_n(orcpt.p, (size_t)semi), address = str_skip(orcpt, (size_t)semi + 1);
-	for (size_t i = 0; i < type.n; i++)
-		if (!((type.p[i] >= '0' && type.p[i] <= '9') || (type.p[i] >= 'A' && type.p[i] <= 'Z') ||
-			(type.p[i] >= 'a' && type.p[i] <= 'z') || type.p[i] == '-'))
-			return;
-	buf_adds(&value, type);
-	buf_addz(&value, "; ");
-	if (str_ieq(type, STR("utf-8")))
-		dsn_text(&value, address, utf8, DSN_TEXT_MAX); /* \x{…} stands as it is */
-	else if (address.n > DSN_TEXT_MAX || dsn_xtext_decode(&value, address))
-		value.n = 0;
-	if (value.n && address.n && mail_field_write(out, STR("Original-Recipient"), buf_str(&value)))
-		out->failed = true;
+	struct buf address = BUF_INIT(DSN_TEXT_MAX), value = BUF_INIT(2 * DSN_TEXT_MAX);
+	struct str type;
+	if (orcpt.n && smtp_orcpt_decode(orcpt, utf8, &type, &address) == 0 && type.n <= 40) {
+		buf_adds(&value, type);
+		buf_addz(&value, "; ");
+		dsn_text(&value, buf_str(&address), utf8, DSN_TEXT_MAX);
+		if (mail_field_write(out, STR("Original-Recipient"), buf_str(&value)))
+			out->failed = true;
+	}
+	buf_free(&address);
 	buf_free(&value);
 }
 
@@ -51,7 +45,7 @@ void dsn_status_part(struct buf *out, const struct dsn *d, bool utf8)
 	static const char *const actions[] = { "failed", "delayed", "delivered", "relayed" };
 	struct buf b = BUF_INIT(2 * DSN_TEXT_MAX);
 	field(out, STR("Reporting-MTA"), "dns", d->hostname, utf8);
-	if (d->envid.n && d->envid.n <= DSN_TEXT_MAX && dsn_xtext_decode(&b, d->envid) == 0)
+	if (d->envid.n && d->envid.n <= DSN_TEXT_MAX && smtp_xtext_decode(d->envid, &b) == 0)
 		field(out, STR("Original-Envelope-Id"), NULL, buf_str(&b), false);
 	date_field(out, STR("Arrival-Date"), d->arrival_us);
 	for (size_t i = 0; i < d->n_rcpts && i < DSN_RCPTS_MAX; i++) {

@@ -1,48 +1,12 @@
-/* Words: safe text of others, xtext, and what a status code means to a person. */
+/* Words: safe text of others, and what a status code means to a person. */
 #include "dsn.h"
+#include "proto/smtp/status.h"
 
 bool dsn_status_ok(struct str s)
 {
-	size_t i = 2;
-	if (s.n < 5 || (s.p[0] != '2' && s.p[0] != '4' && s.p[0] != '5') || s.p[1] != '.')
-		return false;
-	for (int part = 0; part < 2; part++) {
-		size_t from = i;
-		while (i < s.n && s.p[i] >= '0' && s.p[i] <= '9')
-			i++;
-		if (i == from || i - from > 3 || (!part && (i == s.n || s.p[i++] != '.')))
-			return false;
-	}
-	return i == s.n;
-}
-
-static int hex(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	return c >= 'A' && c <= 'F' ? c - 'A' + 10 : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-int dsn_xtext_decode(struct buf *out, struct str s)
-{
-	size_t before = out->n;
-	for (size_t i = 0; i < s.n; i++) {
-		int c = (unsigned char)s.p[i];
-		if (c == '+') {
-			int hi = i + 2 < s.n ? hex(s.p[i + 1]) : -1, lo = i + 2 < s.n ? hex(s.p[i + 2]) : -1;
-			c = hi < 0 || lo < 0 ? -1 : hi * 16 + lo;
-			i += 2;
-		} else if (c == '=' || c < 33) {
-			c = -1;
-		}
-		if (c < 32 || c > 126 || buf_addc(out, (char)c)) {
-			out->n = before;
-			if (out->p)
-				out->p[before] = 0;
-			return -1;
-		}
-	}
-	return 0;
+	struct smtp_status st;
+	size_t used;
+	return smtp_status_parse(s, &st, &used) == 0 && used == s.n;
 }
 
 /* The character at s.p[i], known to be UTF-8; *n: its octets. */

@@ -154,6 +154,7 @@ static bool admit(struct smtp_client *c)
 	}
 	c->eight = (eight || m->body_8bit) && (c->caps & SMTP_CAP_8BITMIME);
 	c->utf8 = (need_utf8 || m->smtputf8) && has_utf8;
+	buf_reset(&c->content.buf); /* may still hold the end of the message before */
 	if ((m->content & SMTP_CONTENT_DOTS) && !buf_room(&c->content.buf, c->content.buf.max)) {
 		struct smtp_result res;
 		client_result_text(c, &res, SMTP_OUT_LOST, SMTP_PHASE_MAIL, "4.3.0", "out of memory");

@@ -1,27 +1,19 @@
 /* Reads reply lines (RFC 5321 §4.2) and EHLO keywords. Remote text is hostile: bounded, and free of controls and
  * broken UTF-8 when it leaves this file. */
 #include "client_internal.h"
+#include "status.h"
 
 static bool digit(char c)
 {
 	return c >= '0' && c <= '9';
 }
 
-/* "5.1.1" and a blank or the end (RFC 2034 §4) at the front of s: its length, or 0. The class must match the code. */
+/* An enhanced status (RFC 2034 §4) at the front of s: its length, or 0. The class must match the code. */
 static size_t status_len(struct str s, unsigned code)
 {
-	size_t i = 2;
-	if (s.n < 5 || s.p[1] != '.' || s.p[0] != (char)('0' + code / 100))
-		return 0;
-	for (int part = 0; part < 2; part++) {
-		size_t from = i;
-		while (i < s.n && digit(s.p[i]) && i - from < 3)
-			i++;
-		if (i == from || (!part && (i == s.n || s.p[i] != '.')))
-			return 0;
-		i += !part;
-	}
-	return i == s.n || s.p[i] == ' ' ? i : 0;
+	struct smtp_status st;
+	size_t used;
+	return smtp_status_parse(s, &st, &used) == 0 && st.class == code / 100 ? used : 0;
 }
 
 int client_reply_line(struct client_reply *r, struct str line)

@@ -81,18 +81,18 @@ static const struct outcome_case cases[] = {
 	    "fan_out keep [1]\n  clone out status 1 retry %S [0] " WAIT("1") "\ncomplete_success [all] dsn_here 1\n", NULL,
 	    NULL, "bounce", 9999, "SUCCESS,FAILURE", 0, 0 },
 	{ "no connection", "a@b c@d", { LOST, LOST },
-	    "pause %S {\"attempts\":1,\"last_error\":\"mx:25: connect: refused\"}\n", NULL, NULL, "bounce", 9999, NULL, 0, 0 },
+	    "pause %S {\"attempts\":1,\"last_error\":\"mx:25: refused\"}\n", NULL, NULL, "bounce", 9999, NULL, 0, 0 },
 	{ "long wait, told once", "a@b", { LOST },
-	    "pause_with %S [all] {\"attempts\":1,\"last_error\":\"mx:25: connect: refused\",\"delay_sent\":true}\n"
+	    "pause_with %S [all] {\"attempts\":1,\"last_error\":\"mx:25: refused\",\"delay_sent\":true}\n"
 	    "  clone bounce status 0 retry 0 [0] {\"bounce\":{\"failed_recipient\":\"a@b\",\"diagnostic\":\"refused\","
 	    "\"enhanced_status\":\"4.4.1\",\"phase\":\"connect\",\"kind\":\"delay\",\"rcpts\":[{\"failed_recipient\":\"a@b\","
 	    "\"diagnostic\":\"refused\",\"enhanced_status\":\"4.4.1\",\"phase\":\"connect\"}]},"
-	    "\"last_error\":\"mx:25: connect: refused\"}\n", NULL, NULL, "bounce", 9999, NULL, 3601, 3600 },
+	    "\"last_error\":\"mx:25: refused\"}\n", NULL, NULL, "bounce", 9999, NULL, 3601, 3600 },
 	{ "long wait, told before", "a@b", { LOST },
-	    "pause %S {\"attempts\":1,\"last_error\":\"mx:25: connect: refused\"}\n", "{\"delay_sent\":true}", NULL, "bounce",
+	    "pause %S {\"attempts\":1,\"last_error\":\"mx:25: refused\"}\n", "{\"delay_sent\":true}", NULL, "bounce",
 	    9999, NULL, 3601, 3600 },
 	{ "long wait, not to be told", "a@b", { LOST },
-	    "pause %S {\"attempts\":1,\"last_error\":\"mx:25: connect: refused\"}\n", NULL, NULL, "bounce", 9999, "FAILURE",
+	    "pause %S {\"attempts\":1,\"last_error\":\"mx:25: refused\"}\n", NULL, NULL, "bounce", 9999, "FAILURE",
 	    3601, 3600 },
 };
 

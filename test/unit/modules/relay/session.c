@@ -209,7 +209,7 @@ void test_session_refused(void **state)
 	struct pepsi_msg m = message();
 	relay_init(&r, &none, false);
 	assert_int_equal(relay_process(&r, &fake_host, &m), PEPSI_OK);
-	assert_non_null(strstr(buf_z(&m.calls), "peer: connect: connect to /nonexistent/s: No such file or directory"));
+	assert_non_null(strstr(buf_z(&m.calls), "peer: connect to /nonexistent/s: No such file or directory"));
 	hop_free(r.hop);
 	fake_done(&m);
 }

@@ -276,22 +276,9 @@ static void test_pieces(void **state)
 	} status[] = { { STR_INIT("5.1.1"), true }, { STR_INIT("2.0.0"), true }, { STR_INIT("4.999.999"), true },
 		{ STR_INIT("3.0.0"), false }, { STR_INIT("5.1"), false }, { STR_INIT("5.1."), false }, { STR_INIT("5..1"), false },
 		{ STR_INIT("5.1.1 "), false }, { STR_INIT("5.1.1000"), false }, { STR_INIT(""), false }, { STR_INIT("5.1.1.1"), false } };
-	static const struct {
-		struct str in;
-		const char *out; /* NULL: refused */
-	} xtext[] = { { STR_INIT("abc"), "abc" }, { STR_INIT("a+2Bb"), "a+b" }, { STR_INIT("a+20b"), "a b" }, { STR_INIT("+3D"), "=" },
-		{ STR_INIT("a=b"), NULL }, { STR_INIT("a+"), NULL }, { STR_INIT("a+2"), NULL }, { STR_INIT("a+2g"), NULL },
-		{ STR_INIT("+0A"), NULL }, { STR_INIT("+00"), NULL }, { STR_INIT("+80"), NULL }, { STR_INIT("a b"), NULL } };
 	(void)state;
 	for (size_t i = 0; i < sizeof status / sizeof *status; i++)
 		assert_int_equal(dsn_status_ok(status[i].s), status[i].ok);
-	for (size_t i = 0; i < sizeof xtext / sizeof *xtext; i++) {
-		struct buf b = BUF_INIT(100);
-		buf_addz(&b, ">");
-		assert_int_equal(dsn_xtext_decode(&b, xtext[i].in), xtext[i].out ? 0 : -1);
-		assert_text(str_skip(buf_str(&b), 1), xtext[i].out ? xtext[i].out : "");
-		buf_free(&b);
-	}
 	assert_string_equal(dsn_advice(STR("5.7.26"), DSN_FAILED), dsn_advice(STR("5.7.1"), DSN_FAILED));
 	assert_non_null(dsn_advice(STR(""), DSN_FAILED));
 	assert_non_null(dsn_advice(STR("4"), DSN_FAILED));
