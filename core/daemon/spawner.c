@@ -130,6 +130,7 @@ static void worker_child(struct spawner *s, const struct table_stage *st, int fd
 	snprintf(part, sizeof part, "worker %s", st->name);
 	log_setup((enum log_level)s->boot->log_level, part);
 	own_name("pepsi-worker");
+	setpgid(0, 0); /* what its module may leave behind is found by this group */
 	if (account_become(&st->account, SIGKILL, parent, err, sizeof err)) {
 		log_error(NULL, "event=worker-account reason=%s", log_qz(err));
 		_exit(1);
@@ -366,9 +367,15 @@ static void on_signals(struct spawner *s)
 		}
 	}
 	int status;
-	pid_t pid;
-	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
-		child_exited(s, pid, status);
+	siginfo_t gone = { .si_pid = 0 };
+	while (waitid(P_ALL, 0, &gone, WEXITED | WNOHANG | WNOWAIT) == 0 && gone.si_pid > 0) {
+		pid_t pid = gone.si_pid;
+		if (is_worker(s, pid)) /* before its number is free for others: whatever it forked goes with it */
+			kill(-pid, SIGKILL);
+		if (waitpid(pid, &status, 0) == pid)
+			child_exited(s, pid, status);
+		gone.si_pid = 0;
+	}
 }
 
 static bool due(int64_t *at, int64_t now)
