@@ -44,6 +44,7 @@ struct flight {
 	int body_fd;            /* goes with the record; -1 */
 	size_t octets;          /* counted in stage->backlog_bytes or worker->bytes */
 	int64_t since;          /* in the backlog or at the worker since (monotonic) */
+	struct stage *then;     /* claimed anew for this stage before the answer for this one was read; or NULL */
 };
 TAILQ_HEAD(flight_list, flight);
 
@@ -156,6 +157,7 @@ void pool_forget(struct dispatch *d, struct worker *w);
 /* flight.c */
 struct flight *flight_new(struct dispatch *d, struct stage *st, int64_t id);
 void flight_free(struct dispatch *d, struct flight *f);   /* out of all lists, counts corrected */
+void flight_over(struct dispatch *d, struct flight *f);   /* answered: freed, and begun anew where it was claimed meanwhile */
 void flight_to_backlog(struct dispatch *d, struct flight *f, bool front);
 void flight_deal(struct dispatch *d, struct stage *st);
 void flight_send(struct dispatch *d, struct worker *w);

@@ -73,6 +73,25 @@ void flight_free(struct dispatch *d, struct flight *f)
 	free(f);
 }
 
+/* A worker's commit is seen by a claim before its status line is read here: the row may be ours again already, for the
+ * stage it moved to (or the same one). */
+void flight_over(struct dispatch *d, struct flight *f)
+{
+	struct stage *then = f->then;
+	int64_t id = f->id;
+	flight_free(d, f);
+	if (!then)
+		return;
+	f = d->stopping ? NULL : flight_new(d, then, id);
+	if (!f) {
+		dispatch_sour_add(d, then, id, 0);
+		return;
+	}
+	TAILQ_INSERT_TAIL(&then->backlog, f, link);
+	then->n_backlog++;
+	dispatch_turn_soon(d);
+}
+
 void flight_to_backlog(struct dispatch *d, struct flight *f, bool front)
 {
 	struct stage *st = f->stage;
@@ -274,7 +293,7 @@ static void answered(struct dispatch *d, struct worker *w, const struct wire_sta
 	}
 	st->done++;
 	st->d_messages++;
-	flight_free(d, f);
+	flight_over(d, f);
 	wake_word(d, json_word(line->json, STR("\"to\":\"")));
 	wake_also(d, line->json);
 	word = json_word(line->json, STR("\"outcome\":\""));

@@ -601,7 +601,11 @@ class Pepsid:
         return self.json("queue", "list", *args)
 
     def wait_empty(self, seconds=30):
-        wait_for("queue empty", lambda: self.status()["queue"]["total"] == 0, seconds, 0.1)
+        try:
+            wait_for("queue empty", lambda: self.status()["queue"]["total"] == 0, seconds, 0.1)
+        except Failed as e:
+            rows = self.queue()
+            raise Failed("%s; %s; %d rows, e.g. %s" % (e, self.status()["queue"], len(rows), rows[:3]))
 
     def send(self, mail_from, rcpts, data, **kw):
         """One message in one session; (code, text)."""
@@ -919,7 +923,7 @@ def main(file, functions):
         # one function's daemons are not the next one's
         if any(getattr(d, "keep", False) for d in t.daemons) and not failed:
             continue
-        if failed:
+        if failed and failed[-1] == f.__name__:
             show_logs(t)
         t.finish()
         t.daemons, t.cleanups = [], []

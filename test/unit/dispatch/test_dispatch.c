@@ -344,6 +344,68 @@ static void test_next_stage_is_claimed_at_once(void **state)
 	close(w);
 }
 
+/* The row's move is committed and claimed for the next stage before the status line that tells of it is read. */
+static void test_claimed_before_its_answer(void **state)
+{
+	struct store_claimed row = { 1, 0 };
+	int64_t ids[8];
+	struct arena *a = arena_new(1 << 20);
+	(void)state;
+	assert_true(hand(1));
+	spin();
+	int w = worker_up(0);
+	assert_int_equal(got(w, ids, 8, NULL, a), 1);
+	dispatch_wake(d, "bounce");
+	spin();
+	assert_string_equal(db.claim_stage[0], "bounce");
+	db.claim_fn(db.claim_arg, STORE_OK, &row, 1);
+	spin();
+	assert_int_equal(sp.starts, 1); /* one flight per row at a time */
+	say(w, "0 {\"outcome\":\"move\",\"to\":\"bounce\"}\n");
+	assert_int_equal(init_stage()->in_flight, 0);
+	assert_int_equal(dispatch_stage_find(d, "bounce")->in_flight, 1);
+	assert_int_equal(sp.starts, 2);
+	assert_string_equal(sp.stage[1], "bounce");
+	int b = worker_up(1);
+	assert_int_equal(got(b, ids, 8, NULL, a), 1);
+	assert_int_equal(ids[0], 1);
+	say(b, "0 {\"outcome\":\"finish\"}\n");
+	assert_int_equal(dispatch_stage_find(d, "bounce")->in_flight, 0);
+	assert_int_equal(d->flights.n, 0);
+	close(w);
+	close(b);
+	arena_free(a);
+}
+
+/* The same, but the worker dies before its line: the look-up finds the row elsewhere, and it goes on there. */
+static void test_claimed_before_its_worker_died(void **state)
+{
+	struct store_claimed row = { 2, 0 };
+	int64_t ids[8];
+	struct arena *a = arena_new(1 << 20);
+	(void)state;
+	assert_true(hand(1));
+	assert_true(hand(2));
+	spin();
+	int w = worker_up(0);
+	assert_int_equal(got(w, ids, 8, NULL, a), 2);
+	dispatch_wake(d, "bounce");
+	spin();
+	db.claim_fn(db.claim_arg, STORE_OK, &row, 1);
+	spin();
+	close(w);
+	spin();
+	dispatch_worker_exited(d, next_pid, SIGSEGV);
+	spin();
+	assert_int_equal(db.stills, 1);
+	int64_t still = 1;
+	db.still_fn(db.still_arg, STORE_OK, &still, 1);
+	spin();
+	assert_int_equal(init_stage()->in_flight, 1);
+	assert_int_equal(dispatch_stage_find(d, "bounce")->in_flight, 1);
+	arena_free(a);
+}
+
 static void test_depth_is_small_until_known(void **state)
 {
 	static const int64_t rows[] = { 1, 2, 3, 4, 5, 6 };
@@ -688,6 +750,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_no_reserve_over_waiting_rows, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_wake_during_claim_is_kept, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_next_stage_is_claimed_at_once, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_claimed_before_its_answer, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_claimed_before_its_worker_died, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_depth_is_small_until_known, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_lone_crash_is_blamed, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_exit_zero_in_mid_message_is_a_crash, setup, teardown),
