@@ -9,7 +9,7 @@ import pepsi
 
 # how → the status the message ends in; None: it passes in the end, or is tried again, but must do no harm
 FATAL = {"abort": "failed", "loop": "timeout", "stop": "timeout", "exit0": "failed", "exit3": "failed", "big": "failed", "bomb": "failed",
-         "heir": "failed", "garbage": "failed", "close": "failed", "parent": "failed", "stack": "failed", "thread": None, "quick3": None}
+         "heir": "failed", "garbage": "failed", "close": "failed", "parent": "failed", "stack": "failed", "thread": None, "quick3": "failed"}
 
 
 def modules():
