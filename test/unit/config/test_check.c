@@ -47,6 +47,14 @@ static void every_mistake(void **state)
 	free(got);
 }
 
+static void no_file(void **state)
+{
+	(void)state;
+	char *got = check("none.conf", support_module);
+	assert_string_equal(got, "none.conf: cannot be read: No such file or directory\n");
+	free(got);
+}
+
 #define REST "[listener-mx]\nBIND = 127.0.0.1:2525\n[stage-init]\nPROGRAM = pepsi-stage-discard\n"
 
 static void cases(void **state)
@@ -228,6 +236,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_mistake),
+		cmocka_unit_test(no_file),
 		cmocka_unit_test(cases),
 		cmocka_unit_test(tables),
 		cmocka_unit_test(getters),
