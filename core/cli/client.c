@@ -24,6 +24,8 @@ int cli_client_find(struct cli *c)
 		/* any other fault is pepsid's business; without the file the default folder is meant only by default */
 		if (conf && access(file, R_OK) && (c->args.set & CLI_BIT(CLI_CONFIG) || getenv("PEPSI_CONFIG")))
 			cli_fail("cannot read %s: %s", file, strerror(errno));
+		else if (conf && cli_config_follow(c, conf))
+			cli_fail("out of memory");
 		else if (conf && !(from_config = config_path(conf, "pepsi", "STATE_DIR")))
 			cli_fail("%s: no STATE_DIR", file);
 		config_free(conf);
@@ -63,8 +65,10 @@ static int client_connect(struct cli *c, bool quiet)
 		return 0;
 	int e = errno;
 	cli_client_close(c);
-	if (quiet)
+	if (quiet) {
+		c->socket[0] = 0; /* whoever tries again looks again: pepsid may say --state when it comes */
 		return -1;
+	}
 	if (e == EACCES || e == EPERM)
 		cli_fail("cannot reach pepsid at %s: %s (ask as root, as the account of pepsid, or as a member of the "
 			 "socket's group)", c->socket, strerror(e));

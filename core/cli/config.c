@@ -1,7 +1,9 @@
 /* Finding and loading the configuration for a tool. */
 #include "cli_internal.h"
 
+#include <limits.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 const char *cli_config_file(const struct cli *c)
 {
@@ -26,6 +28,20 @@ struct config *cli_config_load(const struct cli *c, struct config_faults *faults
 		return NULL;
 	}
 	return conf;
+}
+
+int cli_config_follow(const struct cli *c, struct config *conf)
+{
+	char socket[PATH_MAX], running[PATH_MAX];
+	if (c->args.value[CLI_STATE])
+		return 0;
+	char *state = config_path(conf, "pepsi", "STATE_DIR");
+	bool there = state && snprintf(socket, sizeof socket, "%s/run/control.sock", state) < (int)sizeof socket &&
+	    !access(socket, F_OK);
+	free(state);
+	if (there || !cli_running_state(c, running, sizeof running))
+		return 0;
+	return config_set(conf, "pepsi", "STATE_DIR", running);
 }
 
 void cli_faults_print(const struct config_faults *faults, FILE *f)
