@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "config/locate.h"
 #include "worker/worker.h"
 
 #include <errno.h>
@@ -464,6 +465,8 @@ int spawner_run(const struct boot *b, struct buf *blob, struct table *t)
 			       "contrib/accounts makes them\"", t->reactor.name, t->cluster.name);
 	if (boot_state_dir(t) || take_lock(&s))
 		return 1;
+	if (config_locate_note(b->config_path, t->state_dir))
+		log_warn(NULL, "event=no-note reason=%s hint=\"the tools find this pepsid with --state only\"", log_qz(strerror(errno)));
 
 	sigemptyset(&mask);
 	sigaddset(&mask, SIGTERM);
@@ -517,6 +520,7 @@ int spawner_run(const struct boot *b, struct buf *blob, struct table *t)
 			reload(&s);
 		}
 	}
+	config_locate_forget(b->config_path, t->state_dir);
 	log_info(NULL, "event=stopped status=%d", s.status);
 	return s.status;
 }
