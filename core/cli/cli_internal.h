@@ -38,11 +38,6 @@ struct config *cli_config_load(const struct cli *c, struct config_faults *faults
 struct config *cli_config_need(const struct cli *c);
 void cli_faults_print(const struct config_faults *faults, FILE *f);
 
-/* running.c: the folder that a running pepsid with this configuration was given by --state; false: there is none. */
-bool cli_running_state(const struct cli *c, char *out, size_t size);
-/* Lays it over conf where the configured folder has no control socket and the user gave no --state. 0 or -1 (memory). */
-int cli_config_follow(const struct cli *c, struct config *conf);
-
 /* client.c. Sends {"cmd":cmd,"args":args} (args NULL: none; taken over) and waits for the answer. Returns its "data" (to be
  * put by the caller), or NULL after a message; *ret_status (may be NULL) is CLI_FAILED then. quiet: no message when
  * nobody listens. timeout_ms: for the answer. */

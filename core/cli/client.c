@@ -24,8 +24,6 @@ int cli_client_find(struct cli *c)
 		/* any other fault is pepsid's business; without the file the default folder is meant only by default */
 		if (conf && access(file, R_OK) && (c->args.set & CLI_BIT(CLI_CONFIG) || getenv("PEPSI_CONFIG")))
 			cli_fail("cannot read %s: %s", file, strerror(errno));
-		else if (conf && cli_config_follow(c, conf))
-			cli_fail("out of memory");
 		else if (conf && !(from_config = config_path(conf, "pepsi", "STATE_DIR")))
 			cli_fail("%s: no STATE_DIR", file);
 		config_free(conf);
@@ -66,7 +64,7 @@ static int client_connect(struct cli *c, bool quiet)
 	int e = errno;
 	cli_client_close(c);
 	if (quiet) {
-		c->socket[0] = 0; /* whoever tries again looks again: pepsid may say --state when it comes */
+		c->socket[0] = 0; /* whoever tries again looks again: pepsid may note another folder when it comes */
 		return -1;
 	}
 	if (e == EACCES || e == EPERM)

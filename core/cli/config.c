@@ -1,9 +1,9 @@
 /* Finding and loading the configuration for a tool. */
 #include "cli_internal.h"
 
-#include <limits.h>
+#include "config/locate.h"
+
 #include <stdlib.h>
-#include <unistd.h>
 
 const char *cli_config_file(const struct cli *c)
 {
@@ -16,32 +16,22 @@ const char *cli_config_file(const struct cli *c)
 struct config *cli_config_load(const struct cli *c, struct config_faults *faults)
 {
 	const char *state = c->args.value[CLI_STATE];
+	char noted[4096];
 	struct config *conf = config_load(cli_config_file(c), faults);
 	if (!conf) {
 		cli_fail("out of memory");
 		return NULL;
 	}
 	config_load_secrets(conf, faults);
+	/* without --state: where the pepsid that runs with this file says it is, else what the file says */
+	if (!state && config_locate_find(cli_config_file(c), noted, sizeof noted) == 0)
+		state = noted;
 	if (state && config_set(conf, "pepsi", "STATE_DIR", state)) {
 		cli_fail("--state: \"%s\" cannot be a folder's name", state);
 		config_free(conf);
 		return NULL;
 	}
 	return conf;
-}
-
-int cli_config_follow(const struct cli *c, struct config *conf)
-{
-	char socket[PATH_MAX], running[PATH_MAX];
-	if (c->args.value[CLI_STATE])
-		return 0;
-	char *state = config_path(conf, "pepsi", "STATE_DIR");
-	bool there = state && snprintf(socket, sizeof socket, "%s/run/control.sock", state) < (int)sizeof socket &&
-	    !access(socket, F_OK);
-	free(state);
-	if (there || !cli_running_state(c, running, sizeof running))
-		return 0;
-	return config_set(conf, "pepsi", "STATE_DIR", running);
 }
 
 void cli_faults_print(const struct config_faults *faults, FILE *f)

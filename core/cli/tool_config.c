@@ -154,7 +154,7 @@ int tool_worker(struct cli *c)
 	struct config *conf = cli_config_need(c);
 	if (!conf)
 		return CLI_FAILED;
-	int rc = cli_config_follow(c, conf) ? CLI_FAILED : worker_main(conf, c->args.pos[0], -1);
+	int rc = worker_main(conf, c->args.pos[0], -1);
 	config_free(conf);
 	return rc ? CLI_FAILED : CLI_DONE;
 }

@@ -189,8 +189,8 @@ static void show(void **state)
 	assert_null(strstr(buf_z(&json), "geheim"));
 	static const char *const lines[] = {
 		"CONFIG = postgres://me:********@db/pepsi    # t.conf:2\n",
-		"\n[stage-init]\nPROGRAM = pepsi-stage-relay                 # t.conf:4\nHOST = \" a # b\"                           "
-		"  # t.conf:5\nPASSWORD = ********                         # t.conf:6\n",
+		("\n[stage-init]\nPROGRAM = pepsi-stage-relay                 # t.conf:4\nHOST = \" a # b\"                           "
+		 "  # t.conf:5\nPASSWORD = ********                         # t.conf:6\n"),
 		"\nTLS = may                                   # default\n",
 		"\nSTATE_DIR = /s                              # set\n",
 		"\n[odd]\nX = 1                                       # t.conf:8\n",
