@@ -433,9 +433,9 @@ BEGIN
     IF jsonb_typeof(book) <> 'object' THEN
         book := '{}';
     END IF;
-    crashes := CASE WHEN jsonb_typeof(book -> 'crashes') = 'number' THEN (book ->> 'crashes')::numeric::integer ELSE 0 END
+    crashes := CASE WHEN jsonb_typeof(book -> 'crashes') = 'number' THEN least(greatest((book ->> 'crashes')::numeric, 0), 1000000)::integer ELSE 0 END
         + CASE WHEN p_overrun THEN 0 ELSE 1 END;
-    overruns := CASE WHEN jsonb_typeof(book -> 'overruns') = 'number' THEN (book ->> 'overruns')::numeric::integer ELSE 0 END
+    overruns := CASE WHEN jsonb_typeof(book -> 'overruns') = 'number' THEN least(greatest((book ->> 'overruns')::numeric, 0), 1000000)::integer ELSE 0 END
         + CASE WHEN p_overrun THEN 1 ELSE 0 END;
     ended := CASE WHEN p_overrun THEN overruns ELSE crashes END >= p_limit;
     UPDATE pepsi.workqueue SET

@@ -70,7 +70,7 @@ def every_command(t):
     s = d.status()
     pepsi.check(s["accepted"] == s["delivered"] + s["bounced"] + s["discarded"] + s["queue"]["total"], "an operator's delete spoils the books: %s" % s)
     # things that are not there, and wrong usage
-    pepsi.check("999999" in text("queue", "show", "999999", code=1), "an unknown id is not named")
+    pepsi.check("message" in text("queue", "show", "999999", code=1), "an unknown id is not told")
     text("queue", "delete", "999999", code=1)
     text("queue", "set-stage", "nowhere", ids[0], code=1)
     text("queue", "frobnicate", code=2)

@@ -680,11 +680,11 @@ TRACE = re.compile(rb"(?:(?:Return-Path|Received|Delivered-To|X-Original-To|Auth
 
 def below_trace(delivered, sent):
     """Is `delivered` what was sent, octet for octet, below nothing but trace headers? A reason when it is not.
-    Only a message without any empty line (all header, no body) may have got one at its end."""
+    Only a message without any empty line may have got one: at its end (all header), or before it (no header at all)."""
     sent = sent if sent.endswith(b"\r\n") else sent + b"\r\n"
     tails = [sent]
     if b"\r\n\r\n" not in b"\r\n" + sent:
-        tails.append(sent + b"\r\n")
+        tails += [sent + b"\r\n", b"\r\n" + sent]
     for tail in tails:
         if delivered.endswith(tail):
             head = delivered[:len(delivered) - len(tail)]
