@@ -276,6 +276,46 @@ static void wake_also(struct dispatch *d, struct str json)
 	}
 }
 
+/* "fused":[{"stage":"b","us":12},…]: further stages that this pass went through, in the words of our own worker. Each is
+ * booked like a message of that stage's own. Returns the time of all. */
+static int64_t count_fused(struct dispatch *d, struct str json)
+{
+	static const struct str key = STR_INIT("\"fused\":["), stage = STR_INIT("{\"stage\":\""), us = STR_INIT("\",\"us\":");
+	const char *at = json.n ? memmem(json.p, json.n, key.p, key.n) : NULL;
+	struct str rest = at ? str_skip(json, (size_t)(at - json.p) + key.n) : STR_NULL;
+	int64_t sum = 0;
+	while (str_starts(rest, stage)) {
+		char name[128];
+		uint64_t t;
+		rest = str_skip(rest, stage.n);
+		ptrdiff_t end = str_chr(rest, '"');
+		if (end < 0 || (size_t)end >= sizeof name)
+			break;
+		memcpy(name, rest.p, (size_t)end);
+		name[end] = 0;
+		rest = str_skip(rest, (size_t)end);
+		if (!str_starts(rest, us))
+			break;
+		rest = str_skip(rest, us.n);
+		end = str_chr(rest, '}');
+		if (end < 0 || str_u64(str_n(rest.p, (size_t)end), INT64_MAX / 64, &t))
+			break;
+		struct stage *st = dispatch_stage_find(d, name);
+		if (st) {
+			st->done++;
+			st->fused++;
+			st->d_messages++;
+			st->d_time_us += (int64_t)t;
+		}
+		sum += (int64_t)t;
+		rest = str_skip(rest, (size_t)end + 1);
+		if (!str_starts(rest, STR(",")))
+			break;
+		rest = str_skip(rest, 1);
+	}
+	return sum;
+}
+
 static void answered(struct dispatch *d, struct worker *w, const struct wire_status *line, int64_t each)
 {
 	struct flight *f = TAILQ_FIRST(&w->flights);
@@ -283,7 +323,8 @@ static void answered(struct dispatch *d, struct worker *w, const struct wire_sta
 	struct str word;
 
 	w->served++;
-	st->d_time_us += each;
+	int64_t elsewhere = count_fused(d, line->json);
+	st->d_time_us += each > elsewhere ? each - elsewhere : 0;
 	if (line->status) {
 		st->errors++;
 		log_warn(NULL, "id=%lld stage=%s event=worker-error report=%s", (long long)f->id, st->name, log_q(line->json));
@@ -310,7 +351,7 @@ void flight_read(struct dispatch *d, struct worker *w)
 	bool end = false;
 	for (;;) {
 		char *room = buf_room(&w->in, 64 * 1024);
-		ssize_t n = room ? recv(w->fd, room, 64 * 1024, MSG_DONTWAIT) : -1;
+		ssize_t n = room ? page_recv(w, room, 64 * 1024) : -1;
 		if (n > 0) {
 			w->in.n += (size_t)n;
 			continue;

@@ -1,0 +1,156 @@
+/* What a worker shows of itself (proto/wire/page.h): taken over with its first line, read at the tick and when it is dead. It
+ * is a hint from a process with code that is not ours: nothing here decides whether a message is done. */
+#include "dispatch_internal.h"
+
+#include "proto/wire/page.h"
+
+#include <fcntl.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { FRAME_MAX = 200, REPORT_FRAMES = 16 };
+
+static void adopt(struct worker *w, int fd)
+{
+	struct stat st;
+	/* only memory that nobody can take away again may be looked at: a cut file would be a signal here */
+	int seals = fcntl(fd, F_GET_SEALS);
+	if (!w->page && seals >= 0 && seals & F_SEAL_SHRINK && !fstat(fd, &st) && st.st_size >= WIRE_PAGE_SIZE) {
+		void *p = mmap(NULL, WIRE_PAGE_SIZE, PROT_READ, MAP_SHARED, fd, 0);
+		if (p != MAP_FAILED)
+			w->page = p;
+	}
+	close(fd);
+}
+
+ssize_t page_recv(struct worker *w, void *room, size_t size)
+{
+	if (w->ready)
+		return recv(w->fd, room, size, MSG_DONTWAIT); /* descriptors are let fall */
+	union {
+		struct cmsghdr align;
+		char space[CMSG_SPACE(4 * sizeof(int))];
+	} ctl;
+	struct iovec v = { room, size };
+	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = &ctl, .msg_controllen = sizeof ctl };
+	ssize_t n = recvmsg(w->fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	for (struct cmsghdr *c = n >= 0 ? CMSG_FIRSTHDR(&m) : NULL; c; c = CMSG_NXTHDR(&m, c)) {
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t i = 0; i < (c->cmsg_len - CMSG_LEN(0)) / sizeof(int); i++) {
+			int fd;
+			memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
+			adopt(w, fd);
+		}
+	}
+	return n;
+}
+
+void page_drop(struct dispatch *d, struct worker *w)
+{
+	struct wire_page_copy c;
+	if (!w->page)
+		return;
+	wire_page_read(w->page, &c);
+	d->selects += c.selects;
+	d->writes += c.writes;
+	d->trips += c.trips;
+	munmap((void *)w->page, WIRE_PAGE_SIZE);
+	w->page = NULL;
+}
+
+void page_sums(const struct dispatch *d, uint64_t *ret_selects, uint64_t *ret_writes, uint64_t *ret_trips)
+{
+	const struct stage *st;
+	const struct worker *w;
+	struct wire_page_copy c;
+	*ret_selects = d->selects;
+	*ret_writes = d->writes;
+	*ret_trips = d->trips;
+	TAILQ_FOREACH(st, &d->stages, link)
+		TAILQ_FOREACH(w, &st->workers, link) {
+			if (!w->page)
+				continue;
+			wire_page_read(w->page, &c);
+			*ret_selects += c.selects;
+			*ret_writes += c.writes;
+			*ret_trips += c.trips;
+		}
+}
+
+int64_t page_overrun(struct dispatch *d, const struct worker *w, int64_t now, const struct stage **ret_stage)
+{
+	struct wire_page_copy c;
+	int64_t busy = now - w->busy_since, cap = PAGE_HOPS_MAX;
+	const struct stage *st = w->stage, *at, *s;
+	*ret_stage = st;
+	if (busy < st->max_runtime_us)
+		return 0;
+	if (!w->page)
+		return busy;
+	wire_page_read(w->page, &c);
+	at = c.steady && c.id && c.hop ? dispatch_stage_find(d, c.stage) : NULL;
+	if (!at) /* its own stage; or what it says makes no sense */
+		return busy;
+	/* Each hop of a fused pass has its own stage's time, from when it began; and a page that tells of ever new hops is not
+	 * believed longer than the longest chain of the slowest stage would take. */
+	int64_t longest = st->max_runtime_us;
+	TAILQ_FOREACH(s, &d->stages, link)
+		longest = s->max_runtime_us > longest ? s->max_runtime_us : longest;
+	*ret_stage = at;
+	if (busy >= cap * longest)
+		return busy;
+	int64_t hop = now - c.since;
+	return hop >= at->max_runtime_us ? hop : 0;
+}
+
+/* --- crash reports */
+
+static void add_text(json_object *o, const char *key, const char *z)
+{
+	if (z && *z)
+		json_object_object_add(o, key, json_object_new_string(z));
+}
+
+json_object *page_report(const struct worker *w, const char *what, int signal)
+{
+	const struct stage *st = w->stage;
+	struct wire_page_copy c = { .steady = false };
+	json_object *o = json_object_new_object();
+	if (w->page)
+		wire_page_read(w->page, &c);
+	add_text(o, "what", what);
+	add_text(o, "stage", c.stage[0] && c.id ? c.stage : st->name);
+	if (c.stage[0] && c.id && strcmp(c.stage, st->name))
+		add_text(o, "worker_stage", st->name);
+	add_text(o, "program", c.module[0] && c.id ? c.module : st->program);
+	add_text(o, "version", c.version);
+	if (signal)
+		json_object_object_add(o, "signal", json_object_new_int(signal));
+	json_object *frames = c.signal ? json_object_new_array() : NULL;
+	char frame[FRAME_MAX];
+	for (unsigned i = 0; frames && i < REPORT_FRAMES && wire_page_frame(w->page, i, frame, sizeof frame); i++)
+		json_object_array_add(frames, json_object_new_string(frame));
+	if (frames)
+		json_object_object_add(o, "backtrace", frames);
+	return o;
+}
+
+void page_log(const struct worker *w)
+{
+	struct wire_page_copy c;
+	char frame[FRAME_MAX];
+	if (!w->page)
+		return;
+	wire_page_read(w->page, &c);
+	if (!c.id && !c.signal)
+		return;
+	log_error(NULL, "id=%lld stage=%s pid=%d event=crash-report in=%s program=%s version=%s signal=%d", (long long)c.id, w->stage->name,
+	    (int)w->pid, c.stage, c.module, c.version[0] ? c.version : "-", (int)c.signal);
+	for (unsigned i = 0; c.signal && i < REPORT_FRAMES && wire_page_frame(w->page, i, frame, sizeof frame); i++)
+		log_error(NULL, "stage=%s pid=%d event=backtrace frame=%u at=%s", w->stage->name, (int)w->pid, i, log_qz(frame));
+}
