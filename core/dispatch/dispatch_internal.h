@@ -28,6 +28,7 @@ enum {
 	STATS_FLUSH_US = 60 * 1000 * 1000,
 	ORPHAN_SWEEP_US = 120 * 1000 * 1000,
 	EARLY_KILLS_MAX = 5,
+	UNFUSED_US = 600 * 1000 * 1000, /* a stage that did harm in another stage's worker runs in its own for so long */
 	PAGE_HOPS_MAX = 32,             /* stages a worker may fuse into one pass: worker/pass.h */
 	STARTING_MAX = 64,              /* requests for workers under way, in all: what the spawner's channel surely holds */
 	LEAVE_US = 15 * 1000 * 1000,    /* a worker without work that is to go has so long for its close() */
@@ -69,7 +70,8 @@ struct worker {
 	int64_t busy_since;     /* when the first flight became first; 0: idle */
 	int64_t idle_since;
 	struct buf in;          /* status lines, partial */
-	const void *page;       /* struct wire_page, mapped; NULL: it gave none */
+	bool worn;              /* it says so itself: replaced when it holds nothing */
+	void *page;             /* struct wire_page, mapped; NULL: it gave none */
 };
 TAILQ_HEAD(worker_list, worker);
 
@@ -99,6 +101,7 @@ struct stage {
 	int64_t avg_us;         /* moving mean of worker time per message; 0: unknown */
 
 	uint64_t done, crashes, kills, errors, hand_offs, claims;
+	int64_t unfused_until;  /* 0: any stage's worker may run it */
 	uint64_t fused;         /* of done: in the pass of a stage before, by another stage's worker */
 	int64_t d_messages, d_time_us, d_kills, d_crashes; /* not yet flushed */
 };
@@ -184,6 +187,10 @@ int64_t page_overrun(struct dispatch *d, const struct worker *w, int64_t now, co
 /* The report on a dead worker for state.dispatch_error (pepsi.state(7)); signal 0: none. The caller puts it. */
 struct json_object *page_report(const struct worker *w, const char *what, int signal);
 void page_log(const struct worker *w);
+/* The worker died or was killed: if it was at another stage than its own, that one is not fused for a while. */
+void page_blame(struct dispatch *d, const struct worker *w);
+/* Stages whose time is up may be fused again. */
+void page_tick(struct dispatch *d, int64_t now);
 
 /* stats.c */
 void stats_flush(struct dispatch *d);

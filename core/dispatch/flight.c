@@ -124,7 +124,7 @@ static struct worker *pick(struct stage *st, const struct flight *f)
 	unsigned depth = flight_depth(st), pack = st->avg_us ? (unsigned)(PACK_TARGET_US / st->avg_us) + 1 : 1;
 	TAILQ_FOREACH(w, &st->workers, link) {
 		const struct flight *first = TAILQ_FIRST(&w->flights);
-		if (w->state != WORKER_READY || (st->max_messages && w->served + w->n_flights >= st->max_messages))
+		if (w->state != WORKER_READY || w->worn || (st->max_messages && w->served + w->n_flights >= st->max_messages))
 			continue;
 		if (first && (first->suspect || f->suspect))
 			continue;
@@ -277,8 +277,9 @@ static void wake_also(struct dispatch *d, struct str json)
 }
 
 /* "fused":[{"stage":"b","us":12},…]: further stages that this pass went through, in the words of our own worker. Each is
- * booked like a message of that stage's own. Returns the time of all. */
-static int64_t count_fused(struct dispatch *d, struct str json)
+ * booked like a message of that stage's own. "worn":true comes with one of them at most: what the worker has run of another
+ * stage is as much as that stage's MAX_MESSAGES. Returns the time of all. */
+static int64_t count_fused(struct dispatch *d, struct worker *w, struct str json)
 {
 	static const struct str key = STR_INIT("\"fused\":["), stage = STR_INIT("{\"stage\":\""), us = STR_INIT("\",\"us\":");
 	const char *at = json.n ? memmem(json.p, json.n, key.p, key.n) : NULL;
@@ -313,6 +314,8 @@ static int64_t count_fused(struct dispatch *d, struct str json)
 			break;
 		rest = str_skip(rest, 1);
 	}
+	if (at && memmem(json.p, json.n, "\"worn\":true", 11))
+		w->worn = true;
 	return sum;
 }
 
@@ -323,7 +326,7 @@ static void answered(struct dispatch *d, struct worker *w, const struct wire_sta
 	struct str word;
 
 	w->served++;
-	int64_t elsewhere = count_fused(d, line->json);
+	int64_t elsewhere = count_fused(d, w, line->json);
 	st->d_time_us += each > elsewhere ? each - elsewhere : 0;
 	if (line->status) {
 		st->errors++;
@@ -398,7 +401,8 @@ void flight_read(struct dispatch *d, struct worker *w)
 		w->busy_since = w->n_flights ? now : 0;
 		w->idle_since = now;
 		buf_consume(&w->in, pos);
-		if (!w->n_flights && w->stage->max_messages && w->served >= w->stage->max_messages && w->state == WORKER_READY)
+		if (!w->n_flights && w->state == WORKER_READY &&
+		    (w->worn || (w->stage->max_messages && w->served >= w->stage->max_messages)))
 			pool_retire(d, w);
 		dispatch_turn_soon(d);
 	}

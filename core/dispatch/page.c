@@ -2,6 +2,7 @@
  * is a hint from a process with code that is not ours: nothing here decides whether a message is done. */
 #include "dispatch_internal.h"
 
+#include "base/clock.h"
 #include "proto/wire/page.h"
 
 #include <fcntl.h>
@@ -14,15 +15,67 @@
 
 enum { FRAME_MAX = 200, REPORT_FRAMES = 16 };
 
+/* The first WIRE_PAGE_AVOID_MAX of them; more at once are a machine with other worries. */
+static void put_avoided(const struct dispatch *d, struct worker *w)
+{
+	const struct stage *st;
+	unsigned n = 0;
+	TAILQ_FOREACH(st, &d->stages, link)
+		if (st->unfused_until && n < WIRE_PAGE_AVOID_MAX)
+			wire_page_avoid(w->page, n++, st->name);
+	while (n < WIRE_PAGE_AVOID_MAX)
+		wire_page_avoid(w->page, n++, "");
+}
+
+static void tell_avoided(struct dispatch *d)
+{
+	struct stage *st;
+	struct worker *w;
+	TAILQ_FOREACH(st, &d->stages, link)
+		TAILQ_FOREACH(w, &st->workers, link)
+			if (w->page)
+				put_avoided(d, w);
+}
+
+void page_blame(struct dispatch *d, const struct worker *w)
+{
+	struct wire_page_copy c;
+	if (!w->page)
+		return;
+	wire_page_read(w->page, &c);
+	struct stage *st = c.id && c.hop ? dispatch_stage_find(d, c.stage) : NULL;
+	if (!st || st == w->stage)
+		return;
+	log_warn(NULL, "stage=%s event=not-fused for_s=%d reason=\"it did harm in a worker of stage %s\"", st->name, UNFUSED_US / 1000000,
+	    w->stage->name);
+	st->unfused_until = clock_mono_us() + UNFUSED_US;
+	tell_avoided(d);
+}
+
+void page_tick(struct dispatch *d, int64_t now)
+{
+	struct stage *st;
+	bool changed = false;
+	TAILQ_FOREACH(st, &d->stages, link)
+		if (st->unfused_until && st->unfused_until <= now) {
+			st->unfused_until = 0;
+			changed = true;
+		}
+	if (changed)
+		tell_avoided(d);
+}
+
 static void adopt(struct worker *w, int fd)
 {
 	struct stat st;
 	/* only memory that nobody can take away again may be looked at: a cut file would be a signal here */
 	int seals = fcntl(fd, F_GET_SEALS);
 	if (!w->page && seals >= 0 && seals & F_SEAL_SHRINK && !fstat(fd, &st) && st.st_size >= WIRE_PAGE_SIZE) {
-		void *p = mmap(NULL, WIRE_PAGE_SIZE, PROT_READ, MAP_SHARED, fd, 0);
-		if (p != MAP_FAILED)
+		void *p = mmap(NULL, WIRE_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		if (p != MAP_FAILED) {
 			w->page = p;
+			put_avoided(w->stage->d, w);
+		}
 	}
 	close(fd);
 }
@@ -59,7 +112,7 @@ void page_drop(struct dispatch *d, struct worker *w)
 	d->selects += c.selects;
 	d->writes += c.writes;
 	d->trips += c.trips;
-	munmap((void *)w->page, WIRE_PAGE_SIZE);
+	munmap(w->page, WIRE_PAGE_SIZE);
 	w->page = NULL;
 }
 
@@ -84,28 +137,22 @@ void page_sums(const struct dispatch *d, uint64_t *ret_selects, uint64_t *ret_wr
 
 int64_t page_overrun(struct dispatch *d, const struct worker *w, int64_t now, const struct stage **ret_stage)
 {
-	struct wire_page_copy c;
-	int64_t busy = now - w->busy_since, cap = PAGE_HOPS_MAX;
+	struct wire_page_copy c = { .steady = false };
 	const struct stage *st = w->stage, *at, *s;
+	int64_t busy = now - w->busy_since, longest = st->max_runtime_us, hop;
 	*ret_stage = st;
-	if (busy < st->max_runtime_us)
-		return 0;
-	if (!w->page)
-		return busy;
-	wire_page_read(w->page, &c);
+	if (w->page)
+		wire_page_read(w->page, &c);
 	at = c.steady && c.id && c.hop ? dispatch_stage_find(d, c.stage) : NULL;
-	if (!at) /* its own stage; or what it says makes no sense */
-		return busy;
+	if (!at) /* at its own stage; or what it says makes no sense */
+		return busy >= st->max_runtime_us ? busy : 0;
 	/* Each hop of a fused pass has its own stage's time, from when it began; and a page that tells of ever new hops is not
 	 * believed longer than the longest chain of the slowest stage would take. */
-	int64_t longest = st->max_runtime_us;
 	TAILQ_FOREACH(s, &d->stages, link)
 		longest = s->max_runtime_us > longest ? s->max_runtime_us : longest;
 	*ret_stage = at;
-	if (busy >= cap * longest)
-		return busy;
-	int64_t hop = now - c.since;
-	return hop >= at->max_runtime_us ? hop : 0;
+	hop = now - c.since;
+	return hop >= at->max_runtime_us || busy >= PAGE_HOPS_MAX * longest ? busy : 0;
 }
 
 /* --- crash reports */

@@ -247,6 +247,7 @@ void pool_tick(struct dispatch *d, int64_t now)
 {
 	struct stage *st;
 	struct worker *w, *next;
+	page_tick(d, now);
 	TAILQ_FOREACH(st, &d->stages, link) {
 		for (w = TAILQ_FIRST(&st->workers); w; w = next) {
 			next = TAILQ_NEXT(w, link);
@@ -254,7 +255,7 @@ void pool_tick(struct dispatch *d, int64_t now)
 			check_leaving(d, w, now);
 			if (w->state != WORKER_READY || w->n_flights)
 				continue;
-			if (st->removed || now - w->idle_since > d->idle_timeout_us ||
+			if (st->removed || w->worn || now - w->idle_since > d->idle_timeout_us ||
 			    (st->max_messages && w->served >= st->max_messages))
 				pool_retire(d, w);
 		}

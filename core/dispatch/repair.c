@@ -116,6 +116,7 @@ void repair_crash(struct dispatch *d, struct worker *w, int status)
 	st->d_crashes += !overrun;
 	log_error(NULL, "stage=%s pid=%d event=worker-died reason=%s held=%u", st->name, (int)w->pid, log_qz(what), w->n_flights);
 	page_log(w);
+	page_blame(d, w);
 
 	f = TAILQ_FIRST(&w->flights);
 	if (alone && f->sent && d->db_up) {

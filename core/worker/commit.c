@@ -3,6 +3,7 @@
  * A pass that has delivered something must not be forgotten: its commit is tried until it works or the dispatcher is
  * gone, because giving the row back would deliver it twice. Passes that only moved a row may be given back. */
 #include "base/clock.h"
+#include "fuse.h"
 #include "run.h"
 #include "state.h"
 
@@ -177,6 +178,12 @@ static int answer(struct run *r)
 			st.json = r->by_hand && !s->msg->n_hops ? STR_NULL : str_from(s->msg->json);
 		if (s->status)
 			r->failed_some = true;
+		char worn[WIRE_LINE_MAX];
+		if (fuse_worn(r->fuse) && !r->worn_said && st.json.n > 2 && !r->by_hand &&
+		    snprintf(worn, sizeof worn, "%.*s,\"worn\":true}", (int)st.json.n - 1, st.json.p) < (int)sizeof worn - 4) {
+			r->worn_said = true;
+			st.json = str_from(worn);
+		}
 		if (b.n + WIRE_LINE_MAX > UP_MAX) {
 			bad = send_up(r, buf_str(&b));
 			buf_reset(&b);
@@ -244,6 +251,8 @@ int run_commit(struct run *r)
 	r->n_slots = 0;
 	r->held = 0;
 	r->caps = 0;
+	r->effect = NULL;
+	r->effects_mixed = false;
 	r->first_us = 0;
 	return bad;
 }

@@ -18,6 +18,7 @@ struct follower {
 	bool never;            /* not while this worker lives */
 	int64_t rests_until;
 	int64_t avg_us;
+	int64_t left;          /* of MAX_MESSAGES */
 };
 
 struct fuse {
@@ -25,6 +26,7 @@ struct fuse {
 	struct worker_env *own;
 	struct follower *v[FUSE_STAGES_MAX];
 	size_t n;
+	bool worn;
 };
 
 void fuse_log_fault(void *arg, const char *option, const char *text)
@@ -95,6 +97,7 @@ static bool load(struct fuse *f, struct follower *w)
 	w->conf.database = f->s.database;
 	w->conf.database_arg = f->s.database_arg;
 	fuse_env(&w->env, f->s.c, &w->mod, &w->conf);
+	w->left = config_int(f->s.c, section, "MAX_MESSAGES");
 	w->env.more = f->own->more;
 	w->env.more_arg = f->own->more_arg;
 	return true;
@@ -166,15 +169,18 @@ static const struct worker_env *successor(void *arg, struct pepsi_msg *msg, cons
 	struct fuse *f = arg;
 	if (*f->s.stop || msg->n_hops + 1 >= PASS_HOPS_MAX)
 		return NULL;
+	static const char poison[] = "\"dispatch_error\"";
+	if (memmem(msg->state0.p, msg->state0.n, poison, sizeof poison - 1))
+		return NULL;
 	struct follower *w = find(f, stage);
-	if (!w || w->never || w->mod.stage.load_class > msg->loaded || ran_already(msg, &w->env))
+	if (!w || w->never || page_avoids(stage) || w->mod.stage.load_class > msg->loaded || ran_already(msg, &w->env))
 		return NULL;
 	if (w->rests_until) {
 		if (clock_mono_us() < w->rests_until)
 			return NULL;
 		w->rests_until = 0;
 	}
-	if ((!w->open && !open_module(w)) || !wants(msg, w) || !f->s.before(f->s.before_arg, w->mod.stage.caps))
+	if ((!w->open && !open_module(w)) || !wants(msg, w) || !f->s.before(f->s.before_arg, &w->env))
 		return NULL;
 	return &w->env;
 }
@@ -184,6 +190,8 @@ static void learn(struct fuse *f, const struct worker_env *env, int64_t us)
 	if (env == f->own)
 		return;
 	struct follower *w = (struct follower *)(void *)env;
+	if (!--w->left)
+		f->worn = w->never = true;
 	w->avg_us = w->avg_us ? (w->avg_us * 7 + us) / 8 : us;
 	if (w->avg_us < FUSE_SLOW_US)
 		return;
@@ -200,6 +208,11 @@ void fuse_learn(struct fuse *f, const struct pepsi_msg *msg)
 	for (size_t i = 1; i < msg->n_hops; i++)
 		learn(f, msg->hops[i].env, msg->hops[i].us);
 	learn(f, msg->env, clock_mono_us() - msg->hop_began_us);
+}
+
+bool fuse_worn(const struct fuse *f)
+{
+	return f && f->worn;
 }
 
 struct fuse *fuse_new(struct worker_env *env, const struct fuse_setup *setup)

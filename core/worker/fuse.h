@@ -6,6 +6,9 @@
  *   - what its module loads is in memory; its can_fuse() says 1, if it has one;
  *   - it did not run in this pass before (a loop goes through the queue, where others get their turn), and the chain is shorter
  *     than PASS_HOPS_MAX;
+ *   - nothing bad is known: the row never cost a worker its life (state.dispatch_error), and the dispatcher has not seen that
+ *     stage crash or overrun in a worker of another stage lately;
+ *   - it did not run MAX_MESSAGES times here: then this worker is worn, and asks to be replaced;
  *   - it is quick here: one that takes FUSE_SLOW_US on average is left to its own workers for FUSE_REST_US, so that a next
  *     hop which answers slowly keeps its own PARALLELISM busy and not that of the stages before it.
  * In every other case the row is written, and the queue brings it there. */
@@ -25,8 +28,8 @@ struct fuse_setup {
 	struct pg_conn *(*database)(void *arg); /* for modules with PEPSI_CAP_DB */
 	void *database_arg;
 	const volatile int *stop;               /* set: go on with nothing */
-	/* Called before a hop of a module with these caps begins; false: the chain ends here. */
-	bool (*before)(void *arg, uint64_t caps);
+	/* Called before a hop begins; false: the chain ends here. */
+	bool (*before)(void *arg, const struct worker_env *hop);
 	void *before_arg;
 };
 
@@ -35,6 +38,8 @@ struct fuse;
 struct fuse *fuse_new(struct worker_env *env, const struct fuse_setup *setup);
 /* A pass is over: how long its hops took. */
 void fuse_learn(struct fuse *f, const struct pepsi_msg *msg);
+/* Did a stage run here as often as its MAX_MESSAGES says? */
+bool fuse_worn(const struct fuse *f);
 /* close()s what was opened. Accepts NULL. */
 void fuse_free(struct fuse *f);
 

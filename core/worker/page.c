@@ -33,7 +33,7 @@ static void on_crash(int sig)
 		page->signal = sig;
 		int n = backtrace(frames, WIRE_PAGE_FRAMES);
 		if (lseek(page_fd, WIRE_PAGE_TRACE, SEEK_SET) == WIRE_PAGE_TRACE)
-			backtrace_symbols_fd(frames, n, page_fd); /* its end is sealed: what does not fit is not written */
+			backtrace_symbols_fd(frames, n, page_fd); /* some forty octets a line and two paths: it fits, and the end is sealed */
 		if (to_stderr) {
 			say("event=crash stage=");
 			say(page->stage);
@@ -93,6 +93,11 @@ void page_hop(int64_t id, uint32_t hop, const struct worker_env *env, int64_t no
 	const struct pepsi_stage *s = &env->mod->stage;
 	wire_page_hop(page, id, hop, now_us, env == shown ? NULL : env->stage, s->name, s->version);
 	shown = env;
+}
+
+bool page_avoids(const char *stage)
+{
+	return page && wire_page_avoids(page, stage);
 }
 
 void page_idle(void)

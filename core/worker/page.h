@@ -13,6 +13,8 @@ struct store_worker_counts;
 int page_open(bool by_hand);
 /* This message is in hand now, the hop-th of its pass (from 0) at env's stage. */
 void page_hop(int64_t id, uint32_t hop, const struct worker_env *env, int64_t now_us);
+/* Does the dispatcher say that this stage is to run in its own workers for now? */
+bool page_avoids(const char *stage);
 /* Nothing is in hand. */
 void page_idle(void);
 /* What the database was asked for so far. */

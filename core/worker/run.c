@@ -174,6 +174,13 @@ void run_over(struct run *r, struct item *it, struct pepsi_msg *m)
 	s->took_us = clock_mono_us() - m->began_us;
 	fuse_learn(r->fuse, m);
 	r->caps |= m->caps;
+	for (size_t i = 0; i <= m->n_hops; i++) {
+		const struct worker_env *env = i < m->n_hops ? m->hops[i].env : m->env;
+		if (!(env->mod->stage.caps & RUN_EFFECT))
+			continue;
+		r->effects_mixed |= r->effect && r->effect != env;
+		r->effect = env;
+	}
 	unsigned touched = m->touched | m->base_touched;
 	r->held += touched & STORE_SET_BODY ? m->body.n : 0;
 	r->held += touched & STORE_SET_HEADERS ? m->headers.n : 0;
@@ -195,12 +202,26 @@ static void run_item(struct run *r, struct item *it)
 	page_idle();
 }
 
-bool run_before_hop(void *arg, uint64_t caps)
+/* The dispatcher is gone: its rows will be handed out anew, so nothing more is begun. When it only says that nothing more
+ * comes, what came is done first. */
+static bool nobody_there(const struct run *r)
+{
+	struct pollfd p = { .fd = r->in.fd };
+	return poll(&p, 1, 0) > 0 && p.revents & (POLLHUP | POLLERR | POLLNVAL);
+}
+
+bool run_before_hop(void *arg, const struct worker_env *hop)
 {
 	struct run *r = arg;
-	if (!((caps | r->caps) & RUN_EFFECT) || !r->n_slots || clock_mono_us() - r->first_us < RUN_HOLD_EFFECT_US)
+	/* a module that closed what is not its own has done enough: nothing goes on in a process that cannot say so */
+	if (hop != r->env && !r->by_hand && nobody_there(r))
+		return false;
+	if (!r->n_slots)
 		return true;
-	r->lost |= run_commit(r) != 0;
+	bool foreign = r->effect && (r->effects_mixed || r->effect != hop);
+	bool stalls = (hop->mod->stage.caps | r->caps) & RUN_EFFECT && clock_mono_us() - r->first_us >= RUN_HOLD_EFFECT_US;
+	if (foreign || stalls)
+		r->lost |= run_commit(r) != 0;
 	return !r->lost;
 }
 
@@ -232,8 +253,7 @@ int run_loop(struct run *r)
 		while (may_read(r) && (got = input_fill(&r->in, 0, -1, err, sizeof err)) != 0)
 			if (got < 0)
 				goto broken;
-		/* the dispatcher is gone: its rows will be handed out anew, so nothing more is begun */
-		bool leave = *r->stop || (r->in.ended && !r->by_hand);
+		bool leave = *r->stop || (r->in.ended && !r->by_hand && nobody_there(r));
 		if (!r->in.head || leave) {
 			if (run_commit(r))
 				return 1;
@@ -245,7 +265,7 @@ int run_loop(struct run *r)
 		}
 		if (r->in.head->st == ITEM_BARE && load_some(r))
 			return 1;
-		if (!run_before_hop(r, r->env->mod->stage.caps))
+		if (!run_before_hop(r, r->env))
 			return 1;
 		if (r->env->mod->stage.process_batch && r->env->mod->stage.load_class == PEPSI_LOAD_METADATA &&
 		    r->in.head->st == ITEM_READY) {

@@ -10,9 +10,9 @@ enum {
 	RUN_OCTETS_MAX = 8 * 1024 * 1024,   /* content read ahead, and content held for one commit */
 	RUN_HOLD_US = 20 * 1000,            /* an outcome waits no longer than this for others: a crash would repeat it */
 	RUN_SLOW_US = 5 * 1000,             /* a module that takes longer is committed at once: waiting gains nothing there */
-	/* A hop with effects outside (RUN_EFFECT) can stall for as long as MAX_RUNTIME lets it. Before one begins, outcomes are
-	 * committed that have waited this long, so what a stall holds up, and a kill after it repeats, is what was done within so
-	 * many microseconds, however fast the passes are. */
+	/* A hop with effects outside (RUN_EFFECT) can stall for as long as MAX_RUNTIME lets it, and any hop can crash. Before one
+	 * begins, outcomes with effects are committed when they have waited this long, or when they are another module's:
+	 * so what a stall holds up, and a crash repeats, is what the same module did within so many microseconds. */
 	RUN_HOLD_EFFECT_US = 4 * 1000,
 };
 #define RUN_EFFECT (PEPSI_CAP_DELIVER | PEPSI_CAP_NET | PEPSI_CAP_FILES | PEPSI_CAP_HELPER)
@@ -55,6 +55,9 @@ struct run {
 	size_t n_slots, chunk;
 	size_t held;
 	uint64_t caps;       /* of all hops in the slots */
+	const struct worker_env *effect; /* whose hops among them had effects outside; NULL: nobody's */
+	bool effects_mixed;  /* several stages' */
+	bool worn_said;
 	int64_t first_us;
 	bool lost;           /* a commit within a pass found nobody to be answered */
 };
@@ -63,8 +66,8 @@ struct run {
 int run_loop(struct run *r);
 void run_done(struct run *r);
 
-/* For struct fuse_setup: commits what waits before a hop that may stall. arg: the run. */
-bool run_before_hop(void *arg, uint64_t caps);
+/* For struct fuse_setup: commits what this hop could endanger. arg: the run. false: nobody is there to be answered. */
+bool run_before_hop(void *arg, const struct worker_env *hop);
 /* batch.c: runs the ready items at the head of the queue through process_batch(). */
 void run_batch(struct run *r);
 /* run.c, for batch.c: a message that is free, begun over the item (NULL: memory); its place among the answers, when its pass

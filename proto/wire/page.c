@@ -2,8 +2,10 @@
 #include "page.h"
 
 #include <string.h>
+#include <strings.h>
 
 _Static_assert(sizeof(struct wire_page) <= WIRE_PAGE_TRACE, "the backtrace begins behind the struct");
+_Static_assert(WIRE_PAGE_AVOID + WIRE_PAGE_AVOID_MAX * WIRE_PAGE_NAME <= WIRE_PAGE_SIZE, "the dispatcher's part ends the page");
 
 static void put(char *to, size_t size, const char *z)
 {
@@ -64,7 +66,7 @@ void wire_page_read(const struct wire_page *p, struct wire_page_copy *ret)
 
 bool wire_page_frame(const void *page, unsigned i, char *out, size_t size)
 {
-	const char *at = (const char *)page + WIRE_PAGE_TRACE, *end = (const char *)page + WIRE_PAGE_SIZE;
+	const char *at = (const char *)page + WIRE_PAGE_TRACE, *end = (const char *)page + WIRE_PAGE_AVOID;
 	unsigned line = 0;
 	size_t n = 0;
 	if (i >= WIRE_PAGE_FRAMES || !size)
@@ -83,4 +85,28 @@ bool wire_page_frame(const void *page, unsigned i, char *out, size_t size)
 	}
 	out[n] = 0;
 	return n > 0;
+}
+
+void wire_page_avoid(void *page, unsigned n, const char *stage)
+{
+	char *at = (char *)page + WIRE_PAGE_AVOID + (size_t)n * WIRE_PAGE_NAME;
+	if (n >= WIRE_PAGE_AVOID_MAX)
+		return;
+	/* A reader in between sees neither name: it is a hint, and not to be waited for. */
+	__atomic_store_n(at, 0, __ATOMIC_RELEASE);
+	size_t len = strnlen(stage, WIRE_PAGE_NAME - 1);
+	if (!len)
+		return;
+	memcpy(at + 1, stage + 1, len - 1);
+	at[len] = 0;
+	__atomic_store_n(at, stage[0], __ATOMIC_RELEASE);
+}
+
+bool wire_page_avoids(const void *page, const char *stage)
+{
+	const char *at = (const char *)page + WIRE_PAGE_AVOID;
+	for (unsigned i = 0; i < WIRE_PAGE_AVOID_MAX; i++, at += WIRE_PAGE_NAME)
+		if (__atomic_load_n(at, __ATOMIC_ACQUIRE) == stage[0] && stage[0] && !strncasecmp(at, stage, WIRE_PAGE_NAME))
+			return true;
+	return false;
 }

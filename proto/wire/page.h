@@ -1,7 +1,7 @@
 /* What a worker tells while it cannot speak: a few KiB of memory that it shares with the dispatcher, a sealed memfd which comes
  * with the first line up. The worker writes which message it has in hand, at which stage of a fused pass and since when, what it
  * has asked the database for, and, from a signal handler, where it died. The dispatcher reads it when it asks itself how long a
- * worker has been busy, and when the worker is dead. It runs in a process with code that is not ours, so a reader believes
+ * worker has been busy, and when the worker is dead. Its own part are the stages that are not to be fused for now. It runs in a process with code that is not ours, so a reader believes
  * nothing in it: numbers are hints, texts are cut and cleaned by wire_page_read(). Pure: no mapping, no clock. */
 #ifndef PROTO_WIRE_PAGE_H
 #define PROTO_WIRE_PAGE_H
@@ -13,8 +13,12 @@
 
 enum {
 	WIRE_PAGE_SIZE = 8192,
-	WIRE_PAGE_TRACE = 1024,      /* offset of the backtrace: lines, up to the first NUL or the end of the page */
+	WIRE_PAGE_TRACE = 1024,      /* offset of the backtrace: lines, up to the first NUL */
+	WIRE_PAGE_TRACE_MAX = 6144,
 	WIRE_PAGE_FRAMES = 24,       /* lines at most */
+	WIRE_PAGE_AVOID = WIRE_PAGE_TRACE + WIRE_PAGE_TRACE_MAX, /* offset of the dispatcher's part */
+	WIRE_PAGE_AVOID_MAX = 8,     /* stages */
+	WIRE_PAGE_NAME = 104,        /* octets of one, its NUL included */
 	WIRE_PAGE_MAGIC = 0x70657031,
 };
 
@@ -46,5 +50,8 @@ void wire_page_hop(struct wire_page *p, int64_t id, uint32_t hop, int64_t since,
 void wire_page_read(const struct wire_page *p, struct wire_page_copy *ret);
 /* The i-th line of the backtrace into out (cleaned likewise); false: there are no more. page has WIRE_PAGE_SIZE octets. */
 bool wire_page_frame(const void *page, unsigned i, char *out, size_t size);
+/* Dispatcher: the n-th stage to be avoided ("": none). Worker: is it one of them? */
+void wire_page_avoid(void *page, unsigned n, const char *stage);
+bool wire_page_avoids(const void *page, const char *stage);
 
 #endif

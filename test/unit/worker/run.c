@@ -332,9 +332,20 @@ static void the_dispatcher_dies(void **st)
 	struct rig g;
 	rig_init(&g, 0);
 	give_ids(&g, 110, 112);
-	shutdown(g.fd, SHUT_WR);
+	close(g.fd);
 	assert_int_equal(loop(&g, 0), 0);
 	assert_int_equal(ran, 0); /* its successor hands them out anew */
+	g.fd = dup(g.r.in.fd);
+	rig_done(&g);
+	/* but when it only says that nothing more comes, what came is done */
+	rig_init(&g, 0);
+	give_ids(&g, 110, 112);
+	shutdown(g.fd, SHUT_WR);
+	assert_int_equal(loop(&g, 0), 0);
+	assert_int_equal(ran, 3);
+	char want[3 * sizeof moved];
+	snprintf(want, sizeof want, "%s%s%s", moved, moved, moved);
+	assert_string_equal(answers(&g), want);
 	rig_done(&g);
 	rig_init(&g, 0);
 	assert_int_equal(send(g.fd, "garbage", 7, 0), 7);
