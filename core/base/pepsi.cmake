@@ -76,5 +76,5 @@ function(pepsi_stage_module NAME)
   set(map ${CMAKE_SOURCE_DIR}/modules/sdk/pepsi-stage.map) # the one we ship: one visible symbol
   target_link_options(${NAME} PRIVATE -Wl,--version-script=${map})
   set_target_properties(${NAME} PROPERTIES LINK_DEPENDS ${map})
-  install(TARGETS ${NAME} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/pepsi/modules)
+  install(TARGETS ${NAME} LIBRARY DESTINATION lib/pepsi/modules)
 endfunction()
