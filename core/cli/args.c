@@ -21,6 +21,9 @@ const struct cli_opt_info cli_opts[CLI_N_OPTS] = {
 	[CLI_LIMIT] = { "limit", 0, "N", "at most so many messages, oldest first" },
 	[CLI_ALL] = { "all", 0, NULL, "every message; needed when nothing else selects" },
 	[CLI_RUNNING] = { "running", 0, NULL, "what the running pepsid uses, instead of the file" },
+	[CLI_ONCE] = { "once", 0, NULL, "one sweep, instead of a service" },
+	[CLI_FAILED_ONLY] = { "failed-only", 0, NULL, "only failed messages, not those that timed out" },
+	[CLI_TIMEOUT_ONLY] = { "timeout-only", 0, NULL, "only messages that timed out, not failed ones" },
 };
 
 static int fail(char *err, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
