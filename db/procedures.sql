@@ -275,10 +275,10 @@ BEGIN
     RETURN n;
 END $$;
 
--- A side message of its own; notifies. p_parent: only while that row is running (so that a pass whose answer was lost
+-- A side message of its own; notifies. p_parent: only while that row is running, at stage p_from (so that a pass whose answer was lost
 -- and which is committed again injects once). Returns the new id, or NULL when nothing was made.
 CREATE FUNCTION pepsi.workqueue_inject(p_stage text, p_mail_from text, p_rcpt_to text[], p_headers bytea, p_body bytea,
-    p_state jsonb DEFAULT '{}', p_parent bigint DEFAULT NULL) RETURNS bigint
+    p_state jsonb DEFAULT '{}', p_parent bigint DEFAULT NULL, p_from text DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE new_id bigint;
 BEGIN
@@ -286,7 +286,8 @@ BEGIN
         RAISE EXCEPTION 'a side message needs a recipient' USING ERRCODE = 'invalid_parameter_value';
     END IF;
     IF p_parent IS NOT NULL THEN
-        PERFORM 1 FROM pepsi.workqueue WHERE id = p_parent AND status = 'running' FOR UPDATE;
+        PERFORM 1 FROM pepsi.workqueue WHERE id = p_parent AND status = 'running'
+            AND (p_from IS NULL OR lower(stage) = lower(p_from)) FOR UPDATE;
         IF NOT FOUND THEN
             RETURN NULL;
         END IF;
@@ -300,19 +301,22 @@ BEGIN
 END $$;
 
 -- ---------------------------------------------------------------------------------------------- a worker's terminals
--- Each acts on a row only while it is running; on any other (gone, taken away by an operator) it does nothing.
+-- Each acts on a row only while it is running, and at stage p_from unless that is NULL; on any other (gone, taken away by an
+-- operator, gone on to the next stage because this is a commit tried again after its answer was lost) it does nothing.
 
 -- New stage and status and exactly the columns that are not NULL; a new body is a new row of workqueue_body, so that
 -- siblings never see it. p_replace: the row becomes another message (a report): the old one counts as bounced.
 CREATE FUNCTION pepsi.workqueue_move(p_id bigint, p_stage text, p_status pepsi.workqueue_status, p_secs integer,
-    p_state jsonb, p_replace boolean, p_headers bytea, p_mail_from text, p_rcpt_to text[], p_body bytea) RETURNS boolean
+    p_state jsonb, p_replace boolean, p_headers bytea, p_mail_from text, p_rcpt_to text[], p_body bytea,
+    p_from text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
     old_body bigint;
     new_body bigint;
 BEGIN
     IF p_body IS NOT NULL THEN
-        SELECT body_id INTO old_body FROM pepsi.workqueue WHERE id = p_id AND status = 'running' FOR UPDATE;
+        SELECT body_id INTO old_body FROM pepsi.workqueue WHERE id = p_id AND status = 'running'
+            AND (p_from IS NULL OR lower(stage) = lower(p_from)) FOR UPDATE;
         IF NOT FOUND THEN
             RETURN false;
         END IF;
@@ -325,7 +329,7 @@ BEGIN
         received_at = CASE WHEN p_replace THEN now() ELSE received_at END,
         headers = coalesce(p_headers, headers), mail_from = coalesce(p_mail_from, mail_from),
         rcpt_to = coalesce(p_rcpt_to, rcpt_to), body_id = coalesce(new_body, body_id)
-    WHERE id = p_id AND status = 'running';
+    WHERE id = p_id AND status = 'running' AND (p_from IS NULL OR lower(stage) = lower(p_from));
     IF NOT FOUND THEN
         RETURN false;
     END IF;
@@ -339,7 +343,7 @@ BEGIN
 END $$;
 
 -- Deletes running rows: delivered, bounced or discarded. Returns how many.
-CREATE FUNCTION pepsi.workqueue_finish(p_ids bigint[], p_outcome text) RETURNS integer
+CREATE FUNCTION pepsi.workqueue_finish(p_ids bigint[], p_outcome text, p_from text DEFAULT NULL) RETURNS integer
 LANGUAGE plpgsql AS $$
 DECLARE n integer;
 BEGIN
@@ -347,18 +351,19 @@ BEGIN
         RAISE EXCEPTION 'unknown outcome %', p_outcome USING ERRCODE = 'invalid_parameter_value';
     END IF;
     PERFORM set_config('pepsi.outcome', p_outcome, true);
-    DELETE FROM pepsi.workqueue WHERE id = ANY (p_ids) AND status = 'running';
+    DELETE FROM pepsi.workqueue WHERE id = ANY (p_ids) AND status = 'running' AND (p_from IS NULL OR lower(stage) = lower(p_from));
     GET DIAGNOSTICS n = ROW_COUNT;
     PERFORM set_config('pepsi.outcome', '', true);
     RETURN n;
 END $$;
 
 -- Deletes the row and makes clones of it, in one. Returns the number of clones, or NULL when the row was not running.
-CREATE FUNCTION pepsi.workqueue_finish_with_clones(p_id bigint, p_outcome text, p_clones jsonb) RETURNS integer
+CREATE FUNCTION pepsi.workqueue_finish_with_clones(p_id bigint, p_outcome text, p_clones jsonb, p_from text DEFAULT NULL)
+RETURNS integer
 LANGUAGE plpgsql AS $$
 DECLARE n integer;
 BEGIN
-    PERFORM 1 FROM pepsi.workqueue WHERE id = p_id AND status = 'running' FOR UPDATE;
+    PERFORM 1 FROM pepsi.workqueue WHERE id = p_id AND status = 'running' AND (p_from IS NULL OR lower(stage) = lower(p_from)) FOR UPDATE;
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
@@ -370,14 +375,14 @@ END $$;
 -- Pauses the row for p_secs, merges p_state, keeps only the recipients p_keep (NULL: all), makes clones (whose indices count
 -- before the keeping). Returns the number of clones, or NULL when the row was not running.
 CREATE FUNCTION pepsi.workqueue_pause(p_id bigint, p_secs integer, p_state jsonb DEFAULT NULL, p_keep integer[] DEFAULT NULL,
-    p_clones jsonb DEFAULT NULL) RETURNS integer
+    p_clones jsonb DEFAULT NULL, p_from text DEFAULT NULL) RETURNS integer
 LANGUAGE plpgsql AS $$
 DECLARE n integer;
 BEGIN
     IF p_keep = '{}' THEN
         RAISE EXCEPTION 'a paused row needs a recipient' USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    PERFORM 1 FROM pepsi.workqueue WHERE id = p_id AND status = 'running' FOR UPDATE;
+    PERFORM 1 FROM pepsi.workqueue WHERE id = p_id AND status = 'running' AND (p_from IS NULL OR lower(stage) = lower(p_from)) FOR UPDATE;
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
@@ -391,11 +396,11 @@ END $$;
 
 -- Siblings for groups of recipients; the row stays running and keeps p_keep (NULL: all; empty: none, when it is to be finished
 -- next). Returns the number of siblings, or NULL when the row was not running.
-CREATE FUNCTION pepsi.workqueue_split(p_id bigint, p_keep integer[], p_groups jsonb) RETURNS integer
+CREATE FUNCTION pepsi.workqueue_split(p_id bigint, p_keep integer[], p_groups jsonb, p_from text DEFAULT NULL) RETURNS integer
 LANGUAGE plpgsql AS $$
 DECLARE n integer;
 BEGIN
-    PERFORM 1 FROM pepsi.workqueue WHERE id = p_id AND status = 'running' FOR UPDATE;
+    PERFORM 1 FROM pepsi.workqueue WHERE id = p_id AND status = 'running' AND (p_from IS NULL OR lower(stage) = lower(p_from)) FOR UPDATE;
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
@@ -428,9 +433,9 @@ BEGIN
     IF jsonb_typeof(book) <> 'object' THEN
         book := '{}';
     END IF;
-    crashes := CASE WHEN jsonb_typeof(book -> 'crashes') = 'number' THEN (book ->> 'crashes')::numeric::integer ELSE 0 END
+    crashes := CASE WHEN jsonb_typeof(book -> 'crashes') = 'number' THEN least(greatest((book ->> 'crashes')::numeric, 0), 1000000)::integer ELSE 0 END
         + CASE WHEN p_overrun THEN 0 ELSE 1 END;
-    overruns := CASE WHEN jsonb_typeof(book -> 'overruns') = 'number' THEN (book ->> 'overruns')::numeric::integer ELSE 0 END
+    overruns := CASE WHEN jsonb_typeof(book -> 'overruns') = 'number' THEN least(greatest((book ->> 'overruns')::numeric, 0), 1000000)::integer ELSE 0 END
         + CASE WHEN p_overrun THEN 1 ELSE 0 END;
     ended := CASE WHEN p_overrun THEN overruns ELSE crashes END >= p_limit;
     UPDATE pepsi.workqueue SET

@@ -63,8 +63,10 @@ static int client_connect(struct cli *c, bool quiet)
 		return 0;
 	int e = errno;
 	cli_client_close(c);
-	if (quiet)
+	if (quiet) {
+		c->socket[0] = 0; /* whoever tries again looks again: pepsid may note another folder when it comes */
 		return -1;
+	}
 	if (e == EACCES || e == EPERM)
 		cli_fail("cannot reach pepsid at %s: %s (ask as root, as the account of pepsid, or as a member of the "
 			 "socket's group)", c->socket, strerror(e));

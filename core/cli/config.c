@@ -1,6 +1,8 @@
 /* Finding and loading the configuration for a tool. */
 #include "cli_internal.h"
 
+#include "config/locate.h"
+
 #include <stdlib.h>
 
 const char *cli_config_file(const struct cli *c)
@@ -14,12 +16,16 @@ const char *cli_config_file(const struct cli *c)
 struct config *cli_config_load(const struct cli *c, struct config_faults *faults)
 {
 	const char *state = c->args.value[CLI_STATE];
+	char noted[4096];
 	struct config *conf = config_load(cli_config_file(c), faults);
 	if (!conf) {
 		cli_fail("out of memory");
 		return NULL;
 	}
 	config_load_secrets(conf, faults);
+	/* without --state: where the pepsid that runs with this file says it is, else what the file says */
+	if (!state && config_locate_find(cli_config_file(c), noted, sizeof noted) == 0)
+		state = noted;
 	if (state && config_set(conf, "pepsi", "STATE_DIR", state)) {
 		cli_fail("--state: \"%s\" cannot be a folder's name", state);
 		config_free(conf);

@@ -2,6 +2,7 @@
 #include "cli_internal.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
 enum { PAGE = 500, IDS_PER_REQUEST = 1000, LIMIT_MAX = 1000000 };
 
@@ -174,10 +175,56 @@ int tool_queue_show(struct cli *c)
 	return CLI_DONE;
 }
 
+/* Octets that are no UTF-8 cannot stand in JSON: base64 then. */
+static struct json_object *base64(struct str s)
+{
+	static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+	struct buf out = BUF_INIT(s.n / 3 * 4 + 8);
+	for (size_t i = 0; i < s.n; i += 3) {
+		const unsigned char *p = (const unsigned char *)s.p + i;
+		size_t n = s.n - i;
+		unsigned v = (unsigned)p[0] << 16 | (n > 1 ? (unsigned)p[1] << 8 : 0) | (n > 2 ? p[2] : 0u);
+		char four[4] = { digits[v >> 18], digits[v >> 12 & 63], n > 1 ? digits[v >> 6 & 63] : '=', n > 2 ? digits[v & 63] : '=' };
+		buf_add(&out, four, 4);
+	}
+	struct json_object *o = json_object_new_string_len(out.n ? out.p : "", (int)out.n);
+	buf_free(&out);
+	return o;
+}
+
+static int cat_json(struct cli *c, struct json_object *args)
+{
+	char *text = NULL;
+	size_t n = 0;
+	FILE *f = open_memstream(&text, &n);
+	int64_t id = cli_number(c, "ID", c->args.pos[0], 1, INT64_MAX - 1);
+	if (!f) {
+		json_object_put(args);
+		return cli_fail("out of memory");
+	}
+	int rc = cli_ask_raw(c, "queue.cat", args, f);
+	if (fclose(f) || n > INT32_MAX / 2)
+		rc = cli_fail("out of memory");
+	if (rc == CLI_DONE) {
+		struct json_object *o = json_object_new_object();
+		bool plain = str_is_utf8(str_n(text, n));
+		json_object_object_add(o, "id", json_object_new_int64(id));
+		json_object_object_add(o, "length", json_object_new_int64((int64_t)n));
+		json_object_object_add(o, "encoding", json_object_new_string(plain ? "utf-8" : "base64"));
+		json_object_object_add(o, "message", plain ? json_object_new_string_len(text, (int)n) : base64(str_n(text, n)));
+		cli_json_print(o);
+		json_object_put(o);
+	}
+	free(text);
+	return rc;
+}
+
 int tool_queue_cat(struct cli *c)
 {
 	struct json_object *args = one_id(c);
-	return args ? cli_ask_raw(c, "queue.cat", args, stdout) : CLI_USAGE;
+	if (!args)
+		return CLI_USAGE;
+	return c->json ? cat_json(c, args) : cli_ask_raw(c, "queue.cat", args, stdout);
 }
 
 /* --- delete, retry, set-stage --- */

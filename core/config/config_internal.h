@@ -49,6 +49,7 @@ struct config {
 	size_t n_secrets;
 	char **files; /* interned; config_value.file points here */
 	size_t n_files;
+	bool unread; /* the file itself could not be read: nothing is known of what should stand in it */
 };
 
 struct config *config_new(void);

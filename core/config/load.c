@@ -159,10 +159,12 @@ static void directive(struct config_reader *r, struct str word, struct str rest)
 /* Where a file that cannot be read is reported: at the line that asked for it, or as the file itself. */
 static void unreadable(struct config_reader *parent, const char *path, const char *what)
 {
-	if (parent->file)
+	if (parent->file) {
 		config_reader_fault(parent, false, "cannot read %s: %s", path, what);
-	else
-		config_fault_add(parent->faults, path, 0, false, "cannot be read: %s", what);
+		return;
+	}
+	parent->c->unread = true;
+	config_fault_add(parent->faults, path, 0, false, "cannot be read: %s", what);
 }
 
 static void load_file(struct config_reader *parent, const char *path)

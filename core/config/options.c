@@ -33,8 +33,9 @@ static const struct pepsi_option pepsi[] = {
 	    "run successive stages of one account in one pass, without storing what lies between"),
 	BOOL("MAIL_LOG", SCHEMA_F_NO_EFFECT, "NO", "keep a record of each message: who corresponded with whom, so not by default"),
 	PATH("STATE_DIR", 0, "/var/lib/pepsi", "folder of everything that lasts: embedded database, sockets, spool"),
-	PATH("MODULE_PATH", 0, PEPSI_MODULE_DIR ":/usr/local/lib/pepsi/modules",
-	    "folders searched for stage modules, separated by colons; the first that has the module counts"),
+	PATH("MODULE_PATH", 0, PEPSI_MODULE_PATH,
+	    "folders searched for stage modules, separated by colons; the first that has the module counts. Where none are set, "
+	    "../lib/pepsi/modules beside the running program is searched before these"),
 	STRING("USER", 0, "pepsi", "account of the workers and the embedded database when started as root; where there is no such "
 	    "account and none is set: nobody"),
 	STRING("REACTOR_USER", 0, "pepsi-reactor",

@@ -99,6 +99,7 @@ int channel_slurp(int fd, struct buf *out)
 		if (!want)
 			return -1; /* more than the limit */
 		out->n += (size_t)n;
+		out->p[out->n] = 0; /* buf_room() leaves room for it: what was read may be used as text */
 		at += n;
 	}
 }

@@ -44,7 +44,7 @@ int channel_send(int sock, const struct channel_msg *m, int fd);
 int channel_recv(int sock, struct channel_msg *ret, int *ret_fd);
 /* A sealed memfd holding s; -1. */
 int channel_memfd(const char *name, struct str s);
-/* All of it, at most max octets. 0 or -1. */
+/* All of it, at most max octets; NUL-terminated, for buf_z(). 0 or -1. */
 int channel_slurp(int fd, struct buf *out);
 
 /* ---- accounts.c */

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "config/locate.h"
 #include "worker/worker.h"
 
 #include <errno.h>
@@ -130,6 +131,7 @@ static void worker_child(struct spawner *s, const struct table_stage *st, int fd
 	snprintf(part, sizeof part, "worker %s", st->name);
 	log_setup((enum log_level)s->boot->log_level, part);
 	own_name("pepsi-worker");
+	setpgid(0, 0); /* what its module may leave behind is found by this group */
 	if (account_become(&st->account, SIGKILL, parent, err, sizeof err)) {
 		log_error(NULL, "event=worker-account reason=%s", log_qz(err));
 		_exit(1);
@@ -366,9 +368,15 @@ static void on_signals(struct spawner *s)
 		}
 	}
 	int status;
-	pid_t pid;
-	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
-		child_exited(s, pid, status);
+	siginfo_t gone = { .si_pid = 0 };
+	while (waitid(P_ALL, 0, &gone, WEXITED | WNOHANG | WNOWAIT) == 0 && gone.si_pid > 0) {
+		pid_t pid = gone.si_pid;
+		if (is_worker(s, pid)) /* before its number is free for others: whatever it forked goes with it */
+			kill(-pid, SIGKILL);
+		if (waitpid(pid, &status, 0) == pid)
+			child_exited(s, pid, status);
+		gone.si_pid = 0;
+	}
 }
 
 static bool due(int64_t *at, int64_t now)
@@ -457,6 +465,8 @@ int spawner_run(const struct boot *b, struct buf *blob, struct table *t)
 			       "contrib/accounts makes them\"", t->reactor.name, t->cluster.name);
 	if (boot_state_dir(t) || take_lock(&s))
 		return 1;
+	if (config_locate_note(b->config_path, t->state_dir))
+		log_warn(NULL, "event=no-note reason=%s hint=\"the tools find this pepsid with --state only\"", log_qz(strerror(errno)));
 
 	sigemptyset(&mask);
 	sigaddset(&mask, SIGTERM);
@@ -510,6 +520,7 @@ int spawner_run(const struct boot *b, struct buf *blob, struct table *t)
 			reload(&s);
 		}
 	}
+	config_locate_forget(b->config_path, t->state_dir);
 	log_info(NULL, "event=stopped status=%d", s.status);
 	return s.status;
 }

@@ -27,7 +27,9 @@ enum {
 	TICK_MS = 250,                  /* overruns, idle workers, cool-downs */
 	STATS_FLUSH_US = 60 * 1000 * 1000,
 	ORPHAN_SWEEP_US = 120 * 1000 * 1000,
-	EXIT_UNUSABLE = 3,              /* worker_main: the module cannot be loaded or opened */
+	EARLY_KILLS_MAX = 5,
+	STARTING_MAX = 64,              /* requests for workers under way, in all: what the spawner's channel surely holds */
+	LEAVE_US = 15 * 1000 * 1000,    /* a worker without work that is to go has so long for its close() */
 };
 
 /* A row this process holds. In exactly one list: its stage's backlog, its worker's flights, or its stage's repairs. */
@@ -42,6 +44,7 @@ struct flight {
 	int body_fd;            /* goes with the record; -1 */
 	size_t octets;          /* counted in stage->backlog_bytes or worker->bytes */
 	int64_t since;          /* in the backlog or at the worker since (monotonic) */
+	struct stage *then;     /* claimed anew for this stage before the answer for this one was read; or NULL */
 };
 TAILQ_HEAD(flight_list, flight);
 
@@ -54,7 +57,8 @@ struct worker {
 	uint32_t token;
 	pid_t pid;              /* 0 while starting */
 	int fd;
-	bool exited, killed_for_overrun;
+	bool ready;             /* its module is loaded and opened: what goes wrong now is a message's doing */
+	bool exited, killed_for_overrun, killed_leaving;
 	int exit_status;
 	struct event *ev_read, *ev_write;
 	struct flight_list flights; /* sent or to be sent, in order; the first is what it works on */
@@ -79,6 +83,7 @@ struct stage {
 	struct worker_list workers;
 	unsigned n_workers, n_starting;
 	int64_t cooldown_until;
+	unsigned early_kills;   /* workers in a row that somebody killed before they were ready */
 	char trouble[160];      /* why the last launch failed; empty: fine */
 
 	struct flight_list backlog, repairs;
@@ -112,6 +117,7 @@ struct dispatch {
 	struct map flights;     /* id → struct flight */
 	struct map pids;        /* pid → struct worker */
 	uint32_t next_token;
+	unsigned n_starting;    /* of all stages */
 
 	struct event *turn;     /* end of the loop turn: deal out, send, claim */
 	struct event *tick;
@@ -151,6 +157,7 @@ void pool_forget(struct dispatch *d, struct worker *w);
 /* flight.c */
 struct flight *flight_new(struct dispatch *d, struct stage *st, int64_t id);
 void flight_free(struct dispatch *d, struct flight *f);   /* out of all lists, counts corrected */
+void flight_over(struct dispatch *d, struct flight *f);   /* answered: freed, and begun anew where it was claimed meanwhile */
 void flight_to_backlog(struct dispatch *d, struct flight *f, bool front);
 void flight_deal(struct dispatch *d, struct stage *st);
 void flight_send(struct dispatch *d, struct worker *w);

@@ -10,6 +10,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+enum { READY_LINE = 2 }; /* octets */
+
 struct flight *flight_new(struct dispatch *d, struct stage *st, int64_t id)
 {
 	struct flight *f = calloc(1, sizeof *f);
@@ -69,6 +71,25 @@ void flight_free(struct dispatch *d, struct flight *f)
 	map_del(&d->flights, (uint64_t)f->id);
 	drop_content(f);
 	free(f);
+}
+
+/* A worker's commit is seen by a claim before its status line is read here: the row may be ours again already, for the
+ * stage it moved to (or the same one). */
+void flight_over(struct dispatch *d, struct flight *f)
+{
+	struct stage *then = f->then;
+	int64_t id = f->id;
+	flight_free(d, f);
+	if (!then)
+		return;
+	f = d->stopping ? NULL : flight_new(d, then, id);
+	if (!f) {
+		dispatch_sour_add(d, then, id, 0);
+		return;
+	}
+	TAILQ_INSERT_TAIL(&then->backlog, f, link);
+	then->n_backlog++;
+	dispatch_turn_soon(d);
 }
 
 void flight_to_backlog(struct dispatch *d, struct flight *f, bool front)
@@ -272,7 +293,7 @@ static void answered(struct dispatch *d, struct worker *w, const struct wire_sta
 	}
 	st->done++;
 	st->d_messages++;
-	flight_free(d, f);
+	flight_over(d, f);
 	wake_word(d, json_word(line->json, STR("\"to\":\"")));
 	wake_also(d, line->json);
 	word = json_word(line->json, STR("\"outcome\":\""));
@@ -304,8 +325,21 @@ void flight_read(struct dispatch *d, struct worker *w)
 	size_t pos = 0, lines = 0;
 	struct wire_status line;
 	int r;
-	while ((r = wire_status_get(&w->in, &pos, &line)) > 0)
-		lines++;
+	while ((r = wire_status_get(&w->in, &pos, &line)) > 0) {
+		if (line.status != WIRE_READY) {
+			lines++;
+			continue;
+		}
+		if (w->ready || lines || pos != READY_LINE) {
+			r = -1;
+			break;
+		}
+		w->ready = true;
+		w->stage->early_kills = 0;
+		w->busy_since = w->n_flights ? clock_mono_us() : 0; /* loading and opening is no message's time */
+		buf_consume(&w->in, pos);
+		pos = 0;
+	}
 	int64_t now = clock_mono_us();
 	if (lines) {
 		int64_t each = w->busy_since ? (now - w->busy_since) / (int64_t)lines : 0;
@@ -314,7 +348,7 @@ void flight_read(struct dispatch *d, struct worker *w)
 			each = 1;
 		st->avg_us = st->avg_us ? (st->avg_us * 7 + each) / 8 : each;
 		for (pos = 0; wire_status_get(&w->in, &pos, &line) > 0;) {
-			if (!w->n_sent) {
+			if (!w->n_sent || line.status == WIRE_READY) {
 				r = -1; /* an answer to nothing */
 				break;
 			}

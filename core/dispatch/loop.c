@@ -59,8 +59,10 @@ static void claimed(void *arg, enum store_rc rc, const struct store_claimed *row
 		struct flight *f;
 		c->got[rows[i].stage]++;
 		st->claims++;
-		if (map_get(&d->flights, (uint64_t)rows[i].id))
-			continue; /* cannot be: we hold it, so it was running */
+		if ((f = map_get(&d->flights, (uint64_t)rows[i].id))) {
+			f->then = st; /* its worker has committed; the status line is still on its way */
+			continue;
+		}
 		f = flight_new(d, st, rows[i].id);
 		if (!f) {
 			dispatch_sour_add(d, st, rows[i].id, SOUR_DELAY_US);

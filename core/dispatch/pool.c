@@ -22,7 +22,7 @@ void pool_grow(struct dispatch *d, struct stage *st)
 	unsigned depth = flight_depth(st), want = st->n_backlog / (depth ? depth : 1) + 1;
 	if (d->stopping || st->cooldown_until > clock_mono_us())
 		return;
-	while (st->n_starting < want && st->n_workers < st->parallelism) {
+	while (st->n_starting < want && st->n_workers < st->parallelism && d->n_starting < STARTING_MAX) {
 		struct worker *w = calloc(1, sizeof *w);
 		if (!w)
 			return;
@@ -35,6 +35,7 @@ void pool_grow(struct dispatch *d, struct stage *st)
 		TAILQ_INSERT_TAIL(&st->workers, w, link);
 		st->n_workers++;
 		st->n_starting++;
+		d->n_starting++;
 		d->sp.start(d->sp.arg, w->token, st->name);
 	}
 }
@@ -60,6 +61,7 @@ void dispatch_worker_started(struct dispatch *d, uint32_t token, pid_t pid, int 
 	w->pid = pid;
 	w->fd = fd;
 	w->stage->n_starting--;
+	d->n_starting--;
 	w->ev_read = event_new(d->base, fd, EV_READ | EV_PERSIST, on_read, w);
 	w->ev_write = event_new(d->base, fd, EV_WRITE, on_write, w);
 	if (!w->ev_read || !w->ev_write || map_put(&d->pids, (uint64_t)pid, w)) {
@@ -100,6 +102,7 @@ void dispatch_worker_failed(struct dispatch *d, uint32_t token)
 		return;
 	cool_down(d, w->stage, "the worker process could not be made");
 	w->stage->n_starting--;
+	d->n_starting--;
 	pool_forget(d, w);
 }
 
@@ -125,6 +128,8 @@ void pool_retire(struct dispatch *d, struct worker *w)
 	if (w->state == WORKER_RETIRING)
 		return;
 	w->state = WORKER_RETIRING;
+	if (!w->n_flights)
+		w->idle_since = clock_mono_us(); /* the time to leave begins */
 	for (struct flight *f = TAILQ_LAST(&w->flights, flight_list), *before; f; f = before) {
 		before = TAILQ_PREV(f, flight_list, link);
 		if (!f->sent)
@@ -160,12 +165,14 @@ static void gone_for_good(struct dispatch *d, struct worker *w)
 	int status = w->exit_status;
 	bool held = w->n_flights > 0, clean = WIFEXITED(status) && WEXITSTATUS(status) == 0;
 
-	if (WIFEXITED(status) && WEXITSTATUS(status) == EXIT_UNUSABLE) {
+	if (!w->ready && !(clean && !held)) {
 		struct flight *f;
 		while ((f = TAILQ_LAST(&w->flights, flight_list)))
 			flight_to_backlog(d, f, true);
-		cool_down(d, st, "the module cannot be loaded or opened (see the worker's log)");
-	} else if (held || (!clean && w->state != WORKER_RETIRING)) {
+		/* a kill by somebody else says nothing of the module, unless it always comes (out of memory) */
+		if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL || w->killed_for_overrun || ++st->early_kills >= EARLY_KILLS_MAX)
+			cool_down(d, st, "the module cannot be loaded or opened (see the worker's log)");
+	} else if (held || (!clean && w->state != WORKER_RETIRING && !w->killed_leaving)) {
 		repair_crash(d, w, status);
 	} else {
 		st->trouble[0] = 0;
@@ -182,6 +189,8 @@ void pool_worker_gone(struct dispatch *d, struct worker *w)
 	if (w->fd >= 0)
 		close(w->fd);
 	w->fd = -1;
+	if (!w->n_flights)
+		w->idle_since = clock_mono_us(); /* the time to leave begins */
 	if (w->state == WORKER_READY)
 		w->state = WORKER_RETIRING; /* nothing new for it; whether it crashed, its status tells */
 	if (w->exited)
@@ -197,10 +206,25 @@ void dispatch_worker_exited(struct dispatch *d, pid_t pid, int status)
 		return;
 	w->exited = true;
 	w->exit_status = status;
-	if (w->fd >= 0)
-		flight_read(d, w); /* what it still wrote; finds the end and comes back to pool_worker_gone() */
-	else
+	if (w->fd < 0) {
 		gone_for_good(d, w);
+		return;
+	}
+	flight_read(d, w); /* what it still wrote; finds the end and comes back to pool_worker_gone() */
+	w = map_get(&d->pids, (uint64_t)pid);
+	if (w) /* something it forked holds the channel open: that is not a worker */
+		pool_worker_gone(d, w);
+}
+
+/* Nothing to do, told to go, and still there: its module hangs in close() or in a destructor. */
+static void check_leaving(struct dispatch *d, struct worker *w, int64_t now)
+{
+	if (w->state != WORKER_RETIRING || w->n_flights || w->killed_leaving || !w->pid || w->exited || now - w->idle_since < LEAVE_US)
+		return;
+	w->killed_leaving = true;
+	log_warn(NULL, "stage=%s pid=%d event=worker-stays hint=\"close() of its module does not return; killing it\"", w->stage->name,
+	    (int)w->pid);
+	d->sp.kill(d->sp.arg, w->pid, SIGKILL);
 }
 
 static void check_runtime(struct dispatch *d, struct worker *w, int64_t now)
@@ -226,6 +250,7 @@ void pool_tick(struct dispatch *d, int64_t now)
 		for (w = TAILQ_FIRST(&st->workers); w; w = next) {
 			next = TAILQ_NEXT(w, link);
 			check_runtime(d, w, now);
+			check_leaving(d, w, now);
 			if (w->state != WORKER_READY || w->n_flights)
 				continue;
 			if (st->removed || now - w->idle_since > d->idle_timeout_us ||

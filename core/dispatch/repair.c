@@ -41,8 +41,10 @@ static void unrepair(struct dispatch *d, struct flight *f, bool again)
 	st->n_repairs--;
 	TAILQ_INSERT_TAIL(&st->backlog, f, link);
 	st->n_backlog++;
-	if (!again)
-		flight_free(d, f);
+	if (again)
+		f->then = NULL; /* if it was claimed anew, then for this very stage: once is enough */
+	else
+		flight_over(d, f);
 }
 
 static void describe(char *out, size_t size, int status, bool overrun)

@@ -9,6 +9,11 @@
 	" 'rcpt_count', cardinality(w.rcpt_to), 'received_at', pepsi.iso(w.received_at),"                                \
 	" 'next_attempt_at', pepsi.iso(w.timeout), 'last_error', pepsi.last_error(w.state)"
 
+/* Array UPDATEs of workers: rows that are running, and at the stage in $1 when there is one. */
+#define MOVE "UPDATE pepsi.workqueue w SET stage = coalesce(u.stage, w.stage), status = u.status::pepsi.workqueue_status," \
+	" timeout = CASE WHEN u.status = 'paused' THEN now() + u.secs * interval '1 second' END"
+#define AT " WHERE w.id = u.id AND w.status = 'running' AND ($1::text IS NULL OR lower(w.stage) = lower($1::text))"
+
 const struct stmt stmts[STMT_N] = {
 	[STMT_RESERVE_IDS] = { "reserve_ids", "SELECT nextval('pepsi.workqueue_id_seq') FROM generate_series(1, $1::integer)" },
 	[STMT_ADD] = { "add", "SELECT pepsi.workqueue_add($1::bigint, $2::text, $3::boolean, $4::timestamptz, $5::text, $6::text[],"
@@ -81,23 +86,24 @@ const struct stmt stmts[STMT_N] = {
 	[STMT_LOAD_HEADERS] = { "load_headers", LOAD ", w.headers FROM pepsi.workqueue w WHERE w.id = ANY ($1::bigint[])" },
 	[STMT_LOAD_FULL] = { "load_full", LOAD ", w.headers, b.body FROM pepsi.workqueue w"
 	    " LEFT JOIN pepsi.workqueue_body b ON b.id = w.body_id WHERE w.id = ANY ($1::bigint[])" },
-	[STMT_MOVE] = { "move", "UPDATE pepsi.workqueue w SET stage = coalesce(u.stage, w.stage), status = u.status::pepsi.workqueue_status,"
-	    " timeout = CASE WHEN u.status = 'paused' THEN now() + u.secs * interval '1 second' END"
-	    " FROM unnest($1::bigint[], $2::text[], $3::text[], $4::integer[]) u(id, stage, status, secs)"
-	    " WHERE w.id = u.id AND w.status = 'running'" },
-	[STMT_MOVE_STATE] = { "move_state", "UPDATE pepsi.workqueue w SET stage = coalesce(u.stage, w.stage),"
-	    " status = u.status::pepsi.workqueue_status, timeout = CASE WHEN u.status = 'paused' THEN now() + u.secs * interval '1 second' END,"
-	    " state = pepsi.state_merge(w.state, u.state::jsonb)"
-	    " FROM unnest($1::bigint[], $2::text[], $3::text[], $4::integer[], $5::text[]) u(id, stage, status, secs, state)"
-	    " WHERE w.id = u.id AND w.status = 'running'" },
+	[STMT_MOVE] = { "move", MOVE " FROM unnest($2::bigint[], $3::text[], $4::text[], $5::integer[]) u(id, stage, status, secs)" AT },
+	[STMT_MOVE_STATE] = { "move_state", MOVE ", state = pepsi.state_merge(w.state, u.state::jsonb)"
+	    " FROM unnest($2::bigint[], $3::text[], $4::text[], $5::integer[], $6::text[]) u(id, stage, status, secs, state)" AT },
+	/* the recipients of all rows in $10, those of a row from lo to hi (NULL: unchanged) */
+	[STMT_MOVE_ENVELOPE] = { "move_envelope", MOVE ", state = pepsi.state_merge(w.state, u.state::jsonb),"
+	    " mail_from = coalesce(u.mail_from, w.mail_from),"
+	    " rcpt_to = CASE WHEN u.lo IS NULL THEN w.rcpt_to ELSE ($10::text[])[u.lo:u.hi] END"
+	    " FROM unnest($2::bigint[], $3::text[], $4::text[], $5::integer[], $6::text[], $7::text[], $8::integer[], $9::integer[])"
+	    " u(id, stage, status, secs, state, mail_from, lo, hi)" AT },
 	[STMT_MOVE_FULL] = { "move_full", "SELECT pepsi.workqueue_move($1::bigint, $2::text, $3::text::pepsi.workqueue_status, $4::integer,"
-	    " $5::text::jsonb, $6::boolean, $7::bytea, $8::text, $9::text[], $10::bytea)" },
-	[STMT_PAUSE] = { "pause", "SELECT pepsi.workqueue_pause($1::bigint, $2::integer, $3::text::jsonb, $4::integer[], $5::text::jsonb)" },
-	[STMT_FINISH] = { "finish", "SELECT pepsi.workqueue_finish($1::bigint[], $2::text)" },
-	[STMT_FINISH_CLONES] = { "finish_clones", "SELECT pepsi.workqueue_finish_with_clones($1::bigint, $2::text, $3::text::jsonb)" },
-	[STMT_SPLIT] = { "split", "SELECT pepsi.workqueue_split($1::bigint, $2::integer[], $3::text::jsonb)" },
+	    " $5::text::jsonb, $6::boolean, $7::bytea, $8::text, $9::text[], $10::bytea, $11::text)" },
+	[STMT_PAUSE] = { "pause", "SELECT pepsi.workqueue_pause($1::bigint, $2::integer, $3::text::jsonb, $4::integer[], $5::text::jsonb,"
+	    " $6::text)" },
+	[STMT_FINISH] = { "finish", "SELECT pepsi.workqueue_finish($1::bigint[], $2::text, $3::text)" },
+	[STMT_FINISH_CLONES] = { "finish_clones", "SELECT pepsi.workqueue_finish_with_clones($1::bigint, $2::text, $3::text::jsonb, $4::text)" },
+	[STMT_SPLIT] = { "split", "SELECT pepsi.workqueue_split($1::bigint, $2::integer[], $3::text::jsonb, $4::text)" },
 	[STMT_INJECT] = { "inject", "SELECT pepsi.workqueue_inject($1::text, $2::text, $3::text[], $4::bytea, $5::bytea, $6::text::jsonb,"
-	    " $7::bigint)" },
+	    " $7::bigint, $8::text)" },
 	[STMT_FAILURE_BOUNCE] = { "failure_bounce", "SELECT id, action, mail_from, stage, status, error, failed_at"
 	    " FROM pepsi.failure_bounce($1::text, $2::text[], $3::bigint, $4::boolean, $5::text[], $6::bigint, $7::integer)" },
 	[STMT_FAILURE_WAIT] = { "failure_wait", "SELECT waiting, next_us FROM pepsi.failure_wait($1::text, $2::text[], $3::bigint)" },

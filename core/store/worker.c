@@ -15,7 +15,7 @@ struct store_worker {
 	struct store_params params; /* strings owned */
 	PGconn *pg, *module_pg;
 	bool prepared[STMT_N];
-	uint64_t retries;
+	struct store_worker_counts counts;
 };
 
 struct params *stmt_list_add(struct stmt_list *l, enum stmt_id id)
@@ -93,7 +93,12 @@ void store_worker_free(struct store_worker *w)
 
 uint64_t store_worker_retries(const struct store_worker *w)
 {
-	return w->retries;
+	return w->counts.retries;
+}
+
+struct store_worker_counts store_worker_count(const struct store_worker *w)
+{
+	return w->counts;
 }
 
 static PGconn *connect_now(struct store_worker *w, char *err, size_t err_size)
@@ -187,7 +192,12 @@ static int send_all(struct store_worker *w, const struct stmt_list *l, unsigned 
 		if (!params_get(&l->v[i].params, &q) ||
 		    !PQsendQueryPrepared(w->pg, stmts[l->v[i].id].name, (int)l->v[i].params.n, q.values, q.lengths, q.formats, 1))
 			return -1;
+		if (l->v[i].id >= STMT_LOAD_METADATA && l->v[i].id <= STMT_LOAD_FULL)
+			w->counts.selects++;
+		else
+			w->counts.writes++;
 	}
+	w->counts.trips++;
 	return PQpipelineSync(w->pg) == 1 ? 0 : -1;
 }
 
@@ -276,7 +286,7 @@ void worker_retry_wait(struct store_worker *w, unsigned tries)
 	struct timespec ts = { .tv_sec = 0 };
 	uint32_t r = 0;
 
-	w->retries++;
+	w->counts.retries++;
 	(void)!getrandom(&r, sizeof(r), GRND_NONBLOCK);
 	ts.tv_nsec = (long)(r % (2000000u << (tries < 5 ? tries : 5)));
 	nanosleep(&ts, NULL);

@@ -38,7 +38,8 @@ enum store_rc store_worker_load(struct store_worker *w, struct arena *a, const i
 #define STORE_STATE_MERGE 16u  /* state || $new, then null-valued top-level keys removed */
 #define STORE_STATE_REPLACE 32u /* state = $new: the bounce stage. Counts the old message as bounced and the new one as accepted */
 
-enum store_status { STORE_PENDING, STORE_PAUSED, STORE_FAILED };
+/* STORE_RUNNING: a MOVE to a stage at which the same pass goes on (it is the first op then); see from_stage. */
+enum store_status { STORE_PENDING, STORE_PAUSED, STORE_FAILED, STORE_RUNNING };
 
 struct store_clone { /* PEPSI_CLONE_* of <pepsi/stage.h> */
 	const char *stage;
@@ -64,6 +65,8 @@ enum store_op_kind {
 struct store_op {
 	enum store_op_kind kind;
 	int64_t id;               /* the row (for INJECT: the row of the pass it belongs to) */
+	const char *from_stage;   /* act only while the row is at this stage (case folded); NULL: at any. Makes a commit that is
+	                           * tried again after a lost answer harmless: the row may be running at its next stage by then */
 	uint32_t touched;         /* MOVE: STORE_SET_* */
 	const char *stage;        /* MOVE (NULL: stays), INJECT */
 	enum store_status status; /* MOVE */
@@ -88,13 +91,22 @@ struct store_pass {
 	char err[200];            /* when rc is not STORE_OK: one line */
 };
 /* Commits passes in one pipelined transaction, or one by one after an error. Each id at most once. An op whose row is no
- * longer running (somebody deleted it) does nothing and is no error. SPLIT and INJECT of a pass are done before its other ops,
- * and only while its row is running. Single FINISHes without clones, MOVEs that touch at most the state (merge), and PAUSEs
- * without keep and clones become one statement per kind for the whole batch. Returns STORE_OK when the connection worked,
- * whatever the single results. After STORE_AWAY nobody knows what happened, and the row may be another worker's by now: do not commit
+ * longer running at from_stage (somebody deleted it) does nothing and is no error. MOVEs to STORE_RUNNING are done first, then
+ * SPLIT and INJECT, then the other ops of a pass. Single FINISHes without clones, MOVEs that touch neither headers nor body nor
+ * replace the state, and PAUSEs without keep and clones become one statement per kind for the whole batch. Returns STORE_OK
+ * when the connection worked, whatever the single results. After STORE_AWAY nobody knows what happened, and the row may be another worker's by now: do not commit
  * the pass again; answer with an error and let the dispatcher find out with store_still_running(). */
 enum store_rc store_worker_commit(struct store_worker *w, struct store_pass *passes, size_t n);
 /* Serialization retries so far. */
 uint64_t store_worker_retries(const struct store_worker *w);
+
+/* What this connection cost the server so far, tries included. */
+struct store_worker_counts {
+	uint64_t selects; /* statements that load rows */
+	uint64_t writes;  /* statements that change rows: an array UPDATE for fifty rows is one */
+	uint64_t trips;   /* round trips: transactions waited for */
+	uint64_t retries; /* 40001 and 40P01 */
+};
+struct store_worker_counts store_worker_count(const struct store_worker *w);
 
 #endif

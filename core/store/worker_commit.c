@@ -11,7 +11,7 @@ static const char *const outcomes[] = { "delivered", "bounced", "discarded" };
 
 static const char *status_name(enum store_status s)
 {
-	return s == STORE_PAUSED ? "paused" : s == STORE_FAILED ? "failed" : "pending";
+	return s == STORE_PAUSED ? "paused" : s == STORE_FAILED ? "failed" : s == STORE_RUNNING ? "running" : "pending";
 }
 
 static int32_t seconds(uint32_t s)
@@ -21,14 +21,16 @@ static int32_t seconds(uint32_t s)
 
 /* --- folding --- */
 
-enum fold { FOLD_NONE, FOLD_FINISH, FOLD_MOVE, FOLD_MOVE_STATE };
+enum fold { FOLD_NONE, FOLD_FINISH, FOLD_MOVE, FOLD_MOVE_STATE, FOLD_MOVE_ENVELOPE };
 
-/* Does this pass consist of one op that can share a statement with others of its kind? */
-static enum fold fold_of(const struct store_pass *p)
+/* Does this pass consist of one op that can share a statement with others of its kind? All of one statement come from
+ * one stage, as those of one worker do: that of the first pass. */
+static enum fold fold_of(const struct store_pass *p, const char *from)
 {
+	const uint32_t envelope = STORE_STATE_MERGE | STORE_SET_MAIL_FROM | STORE_SET_RCPT_TO;
 	const struct store_op *op = p->ops;
 
-	if (p->n_ops != 1)
+	if (p->n_ops != 1 || (op->from_stage != from && (!op->from_stage || !from || strcmp(op->from_stage, from) != 0)))
 		return FOLD_NONE;
 	switch (op->kind) {
 	case STORE_OP_FINISH:
@@ -40,7 +42,9 @@ static enum fold fold_of(const struct store_pass *p)
 	case STORE_OP_MOVE:
 		if (op->touched == 0)
 			return FOLD_MOVE;
-		return op->touched == STORE_STATE_MERGE ? FOLD_MOVE_STATE : FOLD_NONE;
+		if (op->touched & ~envelope)
+			return FOLD_NONE;
+		return op->touched == STORE_STATE_MERGE ? FOLD_MOVE_STATE : FOLD_MOVE_ENVELOPE;
 	default:
 		return FOLD_NONE;
 	}
@@ -57,13 +61,13 @@ static enum store_status op_status(const struct store_op *op)
 	return op->kind == STORE_OP_PAUSE ? STORE_PAUSED : op->status;
 }
 
-static void put_folded_finish(struct stmt_list *l, const struct store_pass *passes, size_t n)
+static void put_folded_finish(struct stmt_list *l, const struct store_pass *passes, size_t n, const char *from)
 {
 	for (unsigned k = 0; k < 3; k++) {
 		struct params *p = NULL;
 
 		for (size_t i = 0; i < n; i++) {
-			if (fold_of(&passes[i]) != FOLD_FINISH || strcmp(passes[i].ops->outcome, outcomes[k]) != 0)
+			if (fold_of(&passes[i], from) != FOLD_FINISH || strcmp(passes[i].ops->outcome, outcomes[k]) != 0)
 				continue;
 			if (!p) {
 				p = stmt_list_add(l, STMT_FINISH);
@@ -74,34 +78,64 @@ static void put_folded_finish(struct stmt_list *l, const struct store_pass *pass
 		if (p) {
 			params_array_end(p);
 			params_text(p, outcomes[k]);
+			params_text(p, from);
 		}
 	}
 }
 
-static void put_folded_move(struct stmt_list *l, const struct store_pass *passes, size_t n, enum fold kind)
+static void put_text(struct params *p, bool there, struct str s)
+{
+	if (there)
+		params_el_octets(p, s);
+	else
+		params_el_null(p);
+}
+
+/* Where the recipients of this op stand in the array of all: from *at + 1 on, PostgreSQL counts from 1. */
+static void put_range(struct params *p, const struct store_op *op, int32_t *at, bool end)
+{
+	if (!(op->touched & STORE_SET_RCPT_TO)) {
+		params_el_null(p);
+		return;
+	}
+	params_el_int4(p, end ? *at + (int32_t)op->n_rcpts : *at + 1);
+	*at += (int32_t)op->n_rcpts;
+}
+
+static void put_folded_move(struct stmt_list *l, const struct store_pass *passes, size_t n, enum fold kind, const char *from)
 {
 	struct params *p = NULL;
+	int32_t at;
 
 #define EACH(type, put)                                                                                                \
 	params_array(p, type);                                                                                           \
 	for (size_t i = 0; i < n; i++) {                                                                                 \
 		const struct store_op *op = passes[i].ops;                                                                 \
-		if (fold_of(&passes[i]) == kind)                                                                           \
+		if (fold_of(&passes[i], from) == kind)                                                                     \
 			put;                                                                                                   \
 	}                                                                                                                \
 	params_array_end(p)
 	for (size_t i = 0; i < n && !p; i++)
-		if (fold_of(&passes[i]) == kind)
-			p = stmt_list_add(l, kind == FOLD_MOVE ? STMT_MOVE : STMT_MOVE_STATE);
+		if (fold_of(&passes[i], from) == kind)
+			p = stmt_list_add(l, kind == FOLD_MOVE ? STMT_MOVE : kind == FOLD_MOVE_STATE ? STMT_MOVE_STATE : STMT_MOVE_ENVELOPE);
 	if (!p)
 		return;
+	params_text(p, from);
 	EACH(PARAMS_INT8, params_el_int8(p, op->id));
-	EACH(PARAMS_TEXT, op_stage(op) ? params_el_octets(p, str_from(op_stage(op))) : params_el_null(p));
+	EACH(PARAMS_TEXT, put_text(p, op_stage(op) != NULL, str_from(op_stage(op))));
 	EACH(PARAMS_TEXT, params_el_octets(p, str_from(status_name(op_status(op)))));
 	EACH(PARAMS_INT4, params_el_int4(p, seconds(op->pause_s)));
-	if (kind == FOLD_MOVE_STATE) {
-		EACH(PARAMS_TEXT, op->state ? params_el_octets(p, str_from(op->state)) : params_el_null(p));
+	if (kind == FOLD_MOVE)
+		return;
+	EACH(PARAMS_TEXT, put_text(p, op->state && (op->kind == STORE_OP_PAUSE || op->touched & STORE_STATE_MERGE), str_from(op->state)));
+	if (kind == FOLD_MOVE_STATE)
+		return;
+	EACH(PARAMS_TEXT, put_text(p, op->touched & STORE_SET_MAIL_FROM, op->mail_from));
+	for (int end = 0; end < 2; end++) {
+		at = 0;
+		EACH(PARAMS_INT4, put_range(p, op, &at, end));
 	}
+	EACH(PARAMS_TEXT, for (size_t k = 0; op->touched & STORE_SET_RCPT_TO && k < op->n_rcpts; k++) params_el_octets(p, op->rcpts[k]));
 #undef EACH
 }
 
@@ -157,6 +191,7 @@ static void put_op(struct stmt_list *l, const struct store_op *op, int64_t pass_
 		else
 			params_null(p);
 		put_set(p, op, STORE_SET_BODY, op->body);
+		params_text(p, op->from_stage);
 		break;
 	case STORE_OP_PAUSE:
 		p = stmt_list_add(l, STMT_PAUSE);
@@ -165,18 +200,21 @@ static void put_op(struct stmt_list *l, const struct store_op *op, int64_t pass_
 		params_text(p, op->state);
 		put_keep(p, op);
 		put_clones(p, op);
+		params_text(p, op->from_stage);
 		break;
 	case STORE_OP_FINISH:
 		p = stmt_list_add(l, STMT_FINISH_CLONES);
 		params_int8(p, op->id);
 		params_text(p, op->outcome);
 		put_clones(p, op);
+		params_text(p, op->from_stage);
 		break;
 	case STORE_OP_SPLIT:
 		p = stmt_list_add(l, STMT_SPLIT);
 		params_int8(p, op->id);
 		put_keep(p, op);
 		put_clones(p, op);
+		params_text(p, op->from_stage);
 		break;
 	case STORE_OP_INJECT:
 		p = stmt_list_add(l, STMT_INJECT);
@@ -187,24 +225,25 @@ static void put_op(struct stmt_list *l, const struct store_op *op, int64_t pass_
 		params_octets(p, op->body);
 		params_text(p, op->state ? op->state : "{}");
 		params_int8(p, pass_id);
+		params_text(p, op->from_stage);
 		break;
 	}
 }
 
-static bool before_terminal(enum store_op_kind k)
+/* Arriving at the stage where the pass goes on; then what acts only while the row is running; the terminal last. */
+static int turn_of(const struct store_op *op)
 {
-	return k == STORE_OP_SPLIT || k == STORE_OP_INJECT;
+	if (op->kind == STORE_OP_MOVE && op->status == STORE_RUNNING)
+		return 0;
+	return op->kind == STORE_OP_SPLIT || op->kind == STORE_OP_INJECT ? 1 : 2;
 }
 
 static void put_pass(struct stmt_list *l, const struct store_pass *p)
 {
-	/* The terminal last: the others act only while the row is running. */
-	for (size_t i = 0; i < p->n_ops; i++)
-		if (before_terminal(p->ops[i].kind))
-			put_op(l, &p->ops[i], p->id);
-	for (size_t i = 0; i < p->n_ops; i++)
-		if (!before_terminal(p->ops[i].kind))
-			put_op(l, &p->ops[i], p->id);
+	for (int turn = 0; turn < 3; turn++)
+		for (size_t i = 0; i < p->n_ops; i++)
+			if (turn_of(&p->ops[i]) == turn)
+				put_op(l, &p->ops[i], p->id);
 }
 
 /* Says what is wrong with a pass before the database is bothered, or NULL. */
@@ -249,11 +288,13 @@ static enum store_rc commit_together(struct store_worker *w, struct store_pass *
 	enum store_rc rc = STORE_OK;
 	bool again = false;
 
-	put_folded_finish(&l, passes, n);
-	put_folded_move(&l, passes, n, FOLD_MOVE);
-	put_folded_move(&l, passes, n, FOLD_MOVE_STATE);
+	const char *from = n > 0 && passes->n_ops > 0 ? passes->ops->from_stage : NULL;
+
+	put_folded_finish(&l, passes, n, from);
+	for (enum fold kind = FOLD_MOVE; kind <= FOLD_MOVE_ENVELOPE; kind++)
+		put_folded_move(&l, passes, n, kind, from);
 	for (size_t i = 0; i < n; i++)
-		if (fold_of(&passes[i]) == FOLD_NONE)
+		if (fold_of(&passes[i], from) == FOLD_NONE)
 			put_pass(&l, &passes[i]);
 	for (unsigned tries = 0; l.n > 0 && tries < STORE_TRIES; tries++) {
 		rc = worker_run(w, &l, NULL, NULL, err, err_size, &again);

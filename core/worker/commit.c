@@ -175,6 +175,14 @@ static int answer(struct run *r)
 	return bad;
 }
 
+int run_ready(struct run *r)
+{
+	struct buf b = BUF_INIT(16);
+	int bad = wire_status_put(&b, &(struct wire_status){ .status = WIRE_READY }) || send_up(r, buf_str(&b));
+	buf_free(&b);
+	return bad ? -1 : 0;
+}
+
 int run_commit(struct run *r)
 {
 	if (!r->n_slots)

@@ -2,6 +2,7 @@
  * a module runs, limits are set before a module is loaded, and the database is only reached for when there is work. */
 #include "worker.h"
 
+#include "confine.h"
 #include "run.h"
 #include "store/cluster.h"
 
@@ -168,10 +169,15 @@ static int run_stage(const struct config *c, const char *stage, int channel, int
 	r->stop_fd = stop_pipe[0];
 	r->patience_s = PATIENCE_S;
 
+	/* by hand it runs under whoever typed the command, with what privileges they have */
+	if (!r->by_hand && confine(mod->stage.caps & PEPSI_CAP_HELPER))
+		log_warn(NULL, "event=not-confined stage=%s error=\"%m\" hint=\"its module may fork, and signal what has its account\"", stage);
 	int32_t rc = mod->stage.open ? mod->stage.open(&worker_host, conf, &env.state) : PEPSI_OK;
 	if (rc != PEPSI_OK) {
 		log_error(NULL, "event=cannot-start stage=%s program=%s error=\"open() of the module returned %d\"", stage,
 		    mod->stage.name, rc);
+	} else if (!r->by_hand && run_ready(r)) {
+		ret = EXIT_ORDERLY; /* nobody waits for us any more */
 	} else {
 		ret = run_loop(r) ? EXIT_ERROR : EXIT_ORDERLY;
 		if (ret == EXIT_ORDERLY && r->by_hand && r->failed_some)

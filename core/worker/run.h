@@ -53,6 +53,8 @@ struct run {
 int run_loop(struct run *r);
 void run_done(struct run *r);
 
+/* commit.c: tells the dispatcher that the module is open. 0, -1: nobody is there. */
+int run_ready(struct run *r);
 /* commit.c: settles all slots (retrying as long as it makes sense), writes the log and the status lines. 0, -1: nobody
  * is there to be answered. */
 int run_commit(struct run *r);

@@ -10,7 +10,7 @@
 /* Runs the worker of [stage-<stage>] until its channel ends, MAX_MESSAGES is reached (it then stops reading and
  * exits when all are answered) or the database stays away. channel: the SOCK_SEQPACKET socket (proto/wire), or -1: by hand, decimal ids
  * as lines on standard input, status lines on standard output. Credentials are dropped already. Returns the exit
- * status: 0 orderly, 1 error (logged), 3 the module cannot be loaded or opened (launch cool-down). */
+ * status: 0 orderly, 1 error (logged), 3 the module cannot be loaded or opened (the dispatcher knows by the missing WIRE_READY). */
 int worker_main(const struct config *c, const char *stage, int channel);
 
 /* The file of PROGRAM along [pepsi] MODULE_PATH: absolute path from malloc, or NULL. */

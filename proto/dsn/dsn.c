@@ -170,7 +170,8 @@ int dsn_write(const struct dsn *d, struct buf *headers, struct buf *body, struct
 	struct dsn_form form = { 0 };
 	size_t size = d->headers.n + d->body.n + 2;
 	bool head8 = false, body8 = false;
-	bool sendable = clean(d->headers, &head8) & clean(d->body, &body8);
+	bool sendable = clean(d->headers, &head8);
+	sendable = clean(d->body, &body8) && sendable; /* both are looked at, for their eighth bits */
 	struct buf parts[3] = { BUF_INIT(DSN_OVERHEAD_MAX), BUF_INIT(DSN_OVERHEAD_MAX), BUF_INIT(DSN_OVERHEAD_MAX + d->max_original) };
 	char bound[40];
 	if (!d->to.n || !d->n_rcpts)

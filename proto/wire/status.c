@@ -15,7 +15,7 @@ static bool is_object(struct str s)
 int wire_status_put(struct buf *out, const struct wire_status *st)
 {
 	size_t n = st->json.n ? st->json.n + 3 : 2;
-	if ((st->status != 0 && st->status != 1) || st->json.n > WIRE_LINE_MAX - 3 || has_line_end(st->json) ||
+	if (st->status < 0 || st->status > WIRE_READY || (st->status == WIRE_READY && st->json.n) || st->json.n > WIRE_LINE_MAX - 3 || has_line_end(st->json) ||
 	    (st->json.n && !is_object(st->json)))
 		return -1;
 	char *at = buf_room(out, n);
@@ -41,12 +41,12 @@ int wire_status_get(const struct buf *b, size_t *pos, struct wire_status *ret)
 	if (nl < 0)
 		return in.n >= WIRE_LINE_MAX ? -1 : 0;
 	struct str line = str_n(in.p, (size_t)nl);
-	if (line.n < 1 || (line.p[0] != '0' && line.p[0] != '1'))
+	if (line.n < 1 || line.p[0] < '0' || line.p[0] > '0' + WIRE_READY)
 		return -1;
 	struct wire_status st = { .status = line.p[0] - '0' };
 	if (line.n > 1) {
 		st.json = str_skip(line, 2);
-		if (line.p[1] != ' ' || !is_object(st.json) || has_line_end(st.json))
+		if (st.status == WIRE_READY || line.p[1] != ' ' || !is_object(st.json) || has_line_end(st.json))
 			return -1;
 	}
 	*pos += (size_t)nl + 1;

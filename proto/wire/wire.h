@@ -4,7 +4,8 @@
  * content travels along, the row itself; a body larger than WIRE_INLINE_MAX comes as a memfd in SCM_RIGHTS, in record
  * order. By hand (`echo ID | pepsi worker STAGE`) the same ids come as decimal lines on standard input.
  *
- * Up (worker → dispatcher): exactly one line per id, in the order the ids were given: "STATUS[ SP JSON]\n". STATUS 0: the worker
+ * Up (worker → dispatcher): first, once the module is loaded and opened, "2\n": from here on what goes wrong is a message's doing,
+ * before it the stage's. Then exactly one line per id, in the order the ids were given: "STATUS[ SP JSON]\n". STATUS 0: the worker
  * wrote the row's outcome itself; 1: it could not, and says why in JSON {"error":"…"}. JSON may carry
  * {"outcome":"finish","to":"stage","also":["stage",…],"fused":[…]}: where the row went, and at which stages rows were made out
  * of it (split recipients, reports, side messages), so that the dispatcher claims there at once. outcome is finish, move,
@@ -24,6 +25,7 @@ enum {
 	WIRE_FDS_MAX = 64,              /* descriptors in one datagram */
 	WIRE_LINE_MAX = 4096,           /* octets of a status line */
 	WIRE_RCPTS_MAX = 100000,
+	WIRE_READY = 2,                 /* wire_status.status of the first line up */
 };
 
 struct wire_item {
@@ -49,7 +51,7 @@ size_t wire_size(const struct wire_item *item);
 int wire_get(struct str *in, struct arena *a, struct wire_item *ret);
 
 struct wire_status {
-	int status;        /* 0 or 1 */
+	int status;        /* 0, 1, or WIRE_READY (no json) */
 	struct str json;   /* empty: none */
 };
 /* Appends a line; json may be empty and must not hold a line end. */

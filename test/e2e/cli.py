@@ -59,7 +59,7 @@ def every_command(t):
     pepsi.check(code == 0 and pepsi.below_trace(pepsi.crlf(out.encode()), pepsi.message("q1")) is None, "queue cat: %s%s" % (out[:300], err))
     d.json("queue", "cat", ids[1])
     # set-stage, delete, retry
-    text("queue", "set-stage", ids[3], "aside")
+    text("queue", "set-stage", "aside", ids[3])
     pepsi.wait_for("discarded at [stage-aside]", lambda: d.status()["discarded"] == 1, 10)
     text("queue", "delete", ids[2])
     pepsi.check(ids[2] not in [str(r["id"]) for r in d.queue()], "deleted but there")
@@ -70,9 +70,9 @@ def every_command(t):
     s = d.status()
     pepsi.check(s["accepted"] == s["delivered"] + s["bounced"] + s["discarded"] + s["queue"]["total"], "an operator's delete spoils the books: %s" % s)
     # things that are not there, and wrong usage
-    pepsi.check("999999" in text("queue", "show", "999999", code=1), "an unknown id is not named")
+    pepsi.check("message" in text("queue", "show", "999999", code=1), "an unknown id is not told")
     text("queue", "delete", "999999", code=1)
-    text("queue", "set-stage", ids[0], "nowhere", code=1)
+    text("queue", "set-stage", "nowhere", ids[0], code=1)
     text("queue", "frobnicate", code=2)
     text("no-such-tool", code=2)
     text("queue", "show", code=2)
@@ -112,7 +112,7 @@ def by_credentials(t):
         raise pepsi.Skip("needs root and setpriv")
     sink, d, ids = setup(t)
     stranger = 54321
-    for args in (("queue", "delete", ids[0]), ("queue", "cat", ids[0]), ("queue", "list"), ("stop",), ("reload",), ("queue", "set-stage", ids[0], "aside")):
+    for args in (("queue", "delete", ids[0]), ("queue", "cat", ids[0]), ("queue", "list"), ("stop",), ("reload",), ("queue", "set-stage", "aside", ids[0])):
         code, out, err = d.cli(*args, uid=stranger)
         pepsi.check(code == 1, "uid %d may `%s`: exit %d %s" % (stranger, " ".join(args), code, out))
         pepsi.check("permission" in err.lower() or "denied" in err.lower() or "not allowed" in err.lower() or "may not" in err.lower(), "no reason: %s" % err)

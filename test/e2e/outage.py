@@ -148,7 +148,8 @@ def database_frozen(t):
 def next_hop_refusing(t):
     """Connection refused, then 450 at every phase in turn: retried, with the reason; delivered once it relents."""
     sink = pepsi.Sink(t)
-    d = pepsi.Pepsid(t, pepsi.smarthost("init", sink.port) + pepsi.bounce())
+    # no connection is kept, so that each message meets the whole dialogue
+    d = pepsi.Pepsid(t, pepsi.smarthost("init", sink.port, "IDLE_TIMEOUT = 0 s\n") + pepsi.bounce())
     sink.down()
     ident = d.accept("sender@example.test", "rcpt@far.test", pepsi.message("down"))
     waits_with_reason(d, ident, ["refused", "connect"])
@@ -174,7 +175,7 @@ def next_hop_refusing(t):
 def next_hop_hanging(t):
     """The next hop takes the connection and says nothing more: given up after the timeout, retried, delivered."""
     sink = pepsi.Sink(t)
-    d = pepsi.Pepsid(t, pepsi.smarthost("init", sink.port, "COMMAND_TIMEOUT = 2 s\nDATA_TIMEOUT = 2 s\n") + pepsi.bounce())
+    d = pepsi.Pepsid(t, pepsi.smarthost("init", sink.port, "CONNECT_TIMEOUT = 2 s\nCOMMAND_TIMEOUT = 2 s\nDATA_TIMEOUT = 2 s\nIDLE_TIMEOUT = 0 s\n") + pepsi.bounce())
     for phase in ("banner", "rcpt", "eod"):
         sink.script = {phase: "hang"}
         ident = d.accept("sender@example.test", "rcpt@far.test", pepsi.message("hang-" + phase))

@@ -601,7 +601,11 @@ class Pepsid:
         return self.json("queue", "list", *args)
 
     def wait_empty(self, seconds=30):
-        wait_for("queue empty", lambda: self.status()["queue"]["total"] == 0, seconds, 0.1)
+        try:
+            wait_for("queue empty", lambda: self.status()["queue"]["total"] == 0, seconds, 0.1)
+        except Failed as e:
+            rows = self.queue()
+            raise Failed("%s; %s; %d rows, e.g. %s" % (e, self.status()["queue"], len(rows), rows[:3]))
 
     def send(self, mail_from, rcpts, data, **kw):
         """One message in one session; (code, text)."""
@@ -676,11 +680,11 @@ TRACE = re.compile(rb"(?:(?:Return-Path|Received|Delivered-To|X-Original-To|Auth
 
 def below_trace(delivered, sent):
     """Is `delivered` what was sent, octet for octet, below nothing but trace headers? A reason when it is not.
-    Only a message without any empty line (all header, no body) may have got one at its end."""
+    Only a message without any empty line may have got one: at its end (all header), or before it (no header at all)."""
     sent = sent if sent.endswith(b"\r\n") else sent + b"\r\n"
     tails = [sent]
     if b"\r\n\r\n" not in b"\r\n" + sent:
-        tails.append(sent + b"\r\n")
+        tails += [sent + b"\r\n", b"\r\n" + sent]
     for tail in tails:
         if delivered.endswith(tail):
             head = delivered[:len(delivered) - len(tail)]
@@ -919,7 +923,7 @@ def main(file, functions):
         # one function's daemons are not the next one's
         if any(getattr(d, "keep", False) for d in t.daemons) and not failed:
             continue
-        if failed:
+        if failed and failed[-1] == f.__name__:
             show_logs(t)
         t.finish()
         t.daemons, t.cleanups = [], []

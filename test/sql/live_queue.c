@@ -348,6 +348,18 @@ static void test_blame(void **state)
 	live_sql("UPDATE pepsi.workqueue SET status = 'running'");
 	CALL(store_blame(db, id, true, 1, "'; DROP TABLE", on_blame, &got));
 	assert_int_equal(got.rc, STORE_REFUSED);
+	/* Whatever stands in the book, the blame is booked: a row that cannot be blamed would crash workers for ever. */
+	static const char *const books[] = { "{\"crashes\": 1e30}", "{\"crashes\": -1e30}", "{\"crashes\": \"x\"}", "{\"crashes\": [1]}", "7",
+		"null", "[{}]", "{\"overruns\": 4294967296, \"crashes\": 0.5}" };
+	for (size_t i = 0; i < sizeof(books) / sizeof(*books); i++) {
+		char sql[256];
+		snprintf(sql, sizeof(sql), "UPDATE pepsi.workqueue SET status = 'running', state = jsonb_build_object('dispatch_error', '%s'::jsonb)",
+		    books[i]);
+		live_sql(sql);
+		CALL(store_blame(db, id, false, 1, "{}", on_blame, &got));
+		assert_int_equal(got.rc, STORE_OK);
+		assert_true(got.ended);
+	}
 }
 
 static void test_views(void **state)

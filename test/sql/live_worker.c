@@ -151,6 +151,77 @@ static void test_folded(void **state)
 	live_check_books();
 }
 
+/* Sender and recipients of many rows in one statement; ragged lists, and rows that keep theirs. */
+static void test_folded_envelope(void **state)
+{
+	enum { N = 5 };
+	static const struct str lists[] = { STR_INIT("n1@x"), STR_INIT("n2@x"), STR_INIT("n3@x") };
+	int64_t ids[N];
+	struct store_op ops[N];
+	struct store_pass passes[N];
+	struct store_worker_counts before, after;
+
+	(void)state;
+	wipe();
+	for (int i = 0; i < N; i++) {
+		ids[i] = add();
+		ops[i] = (struct store_op){ .kind = STORE_OP_MOVE, .id = ids[i], .stage = "t", .from_stage = "s",
+			.touched = i % 2 ? STORE_SET_RCPT_TO : STORE_SET_MAIL_FROM, .mail_from = i ? STR("new@x") : STR(""), .rcpts = lists, .n_rcpts = (size_t)i };
+		passes[i] = pass_of(ids[i], &ops[i], 1);
+	}
+	ops[4].touched |= STORE_SET_RCPT_TO | STORE_STATE_MERGE;
+	ops[4].n_rcpts = 2;
+	ops[4].state = "{\"k\":2}";
+	before = store_worker_count(w);
+	assert_int_equal(store_worker_commit(w, passes, N), STORE_OK);
+	after = store_worker_count(w);
+	assert_int_equal(after.writes - before.writes, 1);
+	assert_int_equal(after.trips - before.trips, 1);
+	assert_string_equal(row(ids[0], "stage || status || ' [' || mail_from || '] ' || array_to_string(rcpt_to, ',')"), "tpending [] r0@x,r1@x,r2@x");
+	assert_string_equal(row(ids[1], "mail_from || ' ' || array_to_string(rcpt_to, ',')"), "from@x n1@x");
+	assert_string_equal(row(ids[2], "mail_from || ' ' || array_to_string(rcpt_to, ',')"), "new@x r0@x,r1@x,r2@x");
+	assert_string_equal(row(ids[3], "mail_from || ' ' || array_to_string(rcpt_to, ',')"), "from@x n1@x,n2@x,n3@x");
+	assert_string_equal(row(ids[4], "mail_from || ' ' || array_to_string(rcpt_to, ',') || (state ->> 'k')"), "new@x n1@x,n2@x2");
+	live_check_books();
+}
+
+/* What a commit that is tried again may not do to a row which is running already at its next stage. */
+static void test_from_stage(void **state)
+{
+	const struct str to[] = { STR_INIT("side@x") };
+	struct store_clone c = { .stage = "s2", .indices = (const uint32_t[]){ 1 }, .n = 1, .token = "t-from" };
+	int64_t id;
+
+	(void)state;
+	wipe();
+	id = add();
+	const struct store_op stale[] = { { .kind = STORE_OP_MOVE, .stage = "x" }, { .kind = STORE_OP_MOVE, .stage = "x", .touched = STORE_STATE_MERGE, .state = "{\"k\":9}" },
+		{ .kind = STORE_OP_MOVE, .stage = "x", .touched = STORE_SET_MAIL_FROM, .mail_from = STR("y@x") },
+		{ .kind = STORE_OP_MOVE, .stage = "x", .touched = STORE_SET_HEADERS, .headers = STR("H: 2\r\n") },
+		{ .kind = STORE_OP_MOVE, .stage = "x", .touched = STORE_SET_BODY, .body = STR("other") },
+		{ .kind = STORE_OP_FINISH, .outcome = "delivered" }, { .kind = STORE_OP_FINISH, .outcome = "delivered", .clones = &c, .n_clones = 1 },
+		{ .kind = STORE_OP_PAUSE, .pause_s = 5 }, { .kind = STORE_OP_PAUSE, .pause_s = 5, .clones = &c, .n_clones = 1 },
+		{ .kind = STORE_OP_SPLIT, .clones = &c, .n_clones = 1 },
+		{ .kind = STORE_OP_INJECT, .stage = "s2", .mail_from = STR(""), .rcpts = to, .n_rcpts = 1, .headers = STR("H: 1\r\n"), .body = STR("b") } };
+	for (size_t i = 0; i < sizeof(stale) / sizeof(*stale); i++) {
+		struct store_op op = stale[i];
+
+		op.id = id;
+		op.from_stage = "before";
+		assert_int_equal(commit_one(id, &op, 1), STORE_OK);
+		if (strcmp(row(id, "stage || status || mail_from || cardinality(rcpt_to) || (state ->> 'k')"), "srunningfrom@x31") != 0 ||
+		    live_sql_int("SELECT count(*) FROM pepsi.workqueue") != 1)
+			fail_msg("case %zu: a stale commit did something", i);
+	}
+	/* At its stage, spelled in another case; through another stage, with clones of the row as it is there. */
+	const struct store_op ops[] = { { .kind = STORE_OP_FINISH, .id = id, .from_stage = "mid", .outcome = "discarded", .clones = &c, .n_clones = 1 },
+		{ .kind = STORE_OP_MOVE, .id = id, .from_stage = "S", .stage = "mid", .status = STORE_RUNNING, .touched = STORE_SET_MAIL_FROM | STORE_STATE_MERGE,
+			.mail_from = STR("mid@x"), .state = "{\"k\":7}" } };
+	assert_int_equal(commit_one(id, ops, 2), STORE_OK);
+	assert_string_equal(live_sql("SELECT stage || status || mail_from || (state ->> 'k') FROM pepsi.workqueue"), "s2pendingmid@x7");
+	live_check_books();
+}
+
 static void test_content(void **state)
 {
 	const struct str rcpts[] = { STR_INIT("n1@x"), STR_INIT("n2@x") };
@@ -358,7 +429,8 @@ static void test_server_restart(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_load), cmocka_unit_test(test_folded), cmocka_unit_test(test_content), cmocka_unit_test(test_bounce_in_place),
+		cmocka_unit_test(test_load), cmocka_unit_test(test_folded), cmocka_unit_test(test_folded_envelope), cmocka_unit_test(test_from_stage),
+		cmocka_unit_test(test_content), cmocka_unit_test(test_bounce_in_place),
 		cmocka_unit_test(test_clones), cmocka_unit_test(test_split_and_inject), cmocka_unit_test(test_bad_pass),
 		cmocka_unit_test(test_serialization), cmocka_unit_test(test_server_restart),
 	};

@@ -2,6 +2,7 @@
 #include <pepsi/stage.h>
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +21,81 @@ __attribute__((constructor)) static void ctor(void)
 #else
 	_exit(0);
 #endif
+}
+#endif
+
+#if defined(BAD_WILD)
+/* One module with every way to hurt others; the local part of the sender says which. Any other sender's mail passes, so
+ * that a test sees what became of the neighbours. */
+static void *spin(void *arg)
+{
+	(void)arg;
+	for (;;)
+		pause();
+	return NULL;
+}
+
+static void be_wild(const struct pepsi_host *h, struct pepsi_msg *m)
+{
+	struct pepsi_str s = h->mail_from(m);
+	char how[32] = "";
+	pthread_t thread;
+	memcpy(how, s.p ? s.p : "", s.n < sizeof how - 1 ? s.n : sizeof how - 1);
+	how[strcspn(how, "@")] = 0;
+	if (!strcmp(how, "abort")) {
+		abort();
+	} else if (!strcmp(how, "loop")) {
+		for (volatile int i = 0;; i++)
+			;
+	} else if (!strcmp(how, "stop")) {
+		raise(SIGSTOP);
+	} else if (!strcmp(how, "exit0")) {
+		exit(0);
+	} else if (!strcmp(how, "exit3")) { /* what a worker says that could not begin at all */
+		exit(3);
+	} else if (!strcmp(how, "quick3")) {
+		_exit(3);
+	} else if (!strcmp(how, "big")) {
+		char *p = malloc((size_t)4 << 30);
+		if (p)
+			memset(p, 1, (size_t)4 << 30);
+		abort();
+	} else if (!strcmp(how, "bomb")) {
+		for (int i = 0; i < 200; i++)
+			if (fork() == 0)
+				for (;;)
+					pause();
+		abort();
+	} else if (!strcmp(how, "heir")) { /* dies, and leaves somebody who holds all its descriptors */
+		if (fork() == 0)
+			for (;;)
+				pause();
+		_exit(0);
+	} else if (!strcmp(how, "garbage")) {
+		for (int fd = 1; fd < 64; fd++)
+			if (fd != 2 && write(fd, "9999 {\n\n0 \xff\n", 12) < 0)
+				continue;
+	} else if (!strcmp(how, "close")) {
+		close_range(3, ~0u, 0);
+	} else if (!strcmp(how, "parent")) {
+		kill(getppid(), SIGKILL);
+		kill(getppid(), SIGSTOP); /* never -1 here: other people's processes may have the same account */
+		abort();
+	} else if (!strcmp(how, "thread")) {
+		if (pthread_create(&thread, NULL, spin, NULL))
+			abort();
+	} else if (!strcmp(how, "stack")) {
+		be_wild(h, m);
+		h->log(m, PEPSI_LOG_INFO, "deep");
+	}
+}
+
+/* Hangs where no message is in hand any more. */
+static void close_hook(void *worker)
+{
+	(void)worker;
+	for (;;)
+		pause();
 }
 #endif
 
@@ -53,6 +129,8 @@ static int32_t process(void *worker, const struct pepsi_host *h, struct pepsi_ms
 	h->finish(m);
 	h->finish(m);
 	return PEPSI_OK;
+#elif defined(BAD_WILD)
+	be_wild(h, m);
 #endif
 	return h->advance_or_finish(m);
 }
@@ -114,6 +192,9 @@ const struct pepsi_stage pepsi_stage_descriptor = {
 	.validate = VALIDATE,
 #if !defined(BAD_NO_PROCESS)
 	.process = process,
+#endif
+#if defined(BAD_WILD)
+	.close = close_hook,
 #endif
 };
 #if defined(BAD_NO_PROCESS)

@@ -35,8 +35,13 @@ static const struct {
 	{ { "pepsi-worker", "init" }, "worker", NULL, NULL, 0, 1 },
 	{ { "pepsi", "config", "check", "--state=d" }, "config", "check", NULL, CLI_BIT(CLI_STATE), 0 },
 	{ { "pepsi", "queue", "show", "-h" }, "queue", "show", NULL, CLI_BIT(CLI_HELP), 0 },
+	{ { "pepsi", "stage", "run", "m.so", "--message=-", "--to", "a", "--set", "B=1", "--to=c" }, "stage", "run", NULL,
+	    CLI_BIT(CLI_MESSAGE) | CLI_BIT(CLI_TO) | CLI_BIT(CLI_SET), 1 },
 
 	{ { "pepsi" }, NULL, NULL, "which tool?", 0, 0 },
+	{ { "pepsi", "stage", "list", "--set", "A=1" }, NULL, NULL, "stage list takes no option --set", 0, 0 },
+	{ { "pepsi", "stage", "run", "--to" }, NULL, NULL, "--to needs a value", 0, 0 },
+	{ { "pepsi", "stage", "run" }, NULL, NULL, "needs MODULE", 0, 0 },
 	{ { "pepsi", "" }, NULL, NULL, "unknown tool \"\"", 0, 0 },
 	{ { "pepsi", "statos" }, NULL, NULL, "did you mean status?", 0, 0 },
 	{ { "pepsi-qeue", "list" }, NULL, NULL, "did you mean queue?", 0, 0 },

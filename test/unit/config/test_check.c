@@ -47,6 +47,14 @@ static void every_mistake(void **state)
 	free(got);
 }
 
+static void no_file(void **state)
+{
+	(void)state;
+	char *got = check("none.conf", support_module);
+	assert_string_equal(got, "none.conf: cannot be read: No such file or directory\n");
+	free(got);
+}
+
 #define REST "[listener-mx]\nBIND = 127.0.0.1:2525\n[stage-init]\nPROGRAM = pepsi-stage-discard\n"
 
 static void cases(void **state)
@@ -180,8 +188,8 @@ static void show(void **state)
 	assert_null(strstr(buf_z(&json), "geheim"));
 	static const char *const lines[] = {
 		"CONFIG = postgres://me:********@db/pepsi    # t.conf:2\n",
-		"\n[stage-init]\nPROGRAM = pepsi-stage-relay                 # t.conf:4\nHOST = \" a # b\"                           "
-		"  # t.conf:5\nPASSWORD = ********                         # t.conf:6\n",
+		("\n[stage-init]\nPROGRAM = pepsi-stage-relay                 # t.conf:4\nHOST = \" a # b\"                           "
+		 "  # t.conf:5\nPASSWORD = ********                         # t.conf:6\n"),
 		"\nTLS = may                                   # default\n",
 		"\nSTATE_DIR = /s                              # set\n",
 		"\n[odd]\nX = 1                                       # t.conf:8\n",
@@ -227,6 +235,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_mistake),
+		cmocka_unit_test(no_file),
 		cmocka_unit_test(cases),
 		cmocka_unit_test(tables),
 		cmocka_unit_test(getters),

@@ -209,8 +209,14 @@ static int teardown(void **state)
 	return 0;
 }
 
+static void say(int fd, const char *lines)
+{
+	assert_int_equal(send(fd, lines, strlen(lines), 0), strlen(lines));
+	spin();
+}
+
 /* Answers the n-th request for a worker; returns the worker's end. */
-static int worker_up(unsigned n)
+static int worker_begins(unsigned n)
 {
 	int sv[2];
 	assert_true(n < sp.starts);
@@ -218,6 +224,14 @@ static int worker_up(unsigned n)
 	dispatch_worker_started(d, sp.token[n], ++next_pid, sv[0]);
 	spin();
 	return sv[1];
+}
+
+/* The same, and it says that its module is open. */
+static int worker_up(unsigned n)
+{
+	int w = worker_begins(n);
+	say(w, "2\n");
+	return w;
 }
 
 /* Ids (and contents) that wait at the worker's end. */
@@ -237,12 +251,6 @@ static size_t got(int fd, int64_t *ids, size_t max, struct wire_item *last, stru
 		}
 	}
 	return n;
-}
-
-static void say(int fd, const char *lines)
-{
-	assert_int_equal(send(fd, lines, strlen(lines), 0), strlen(lines));
-	spin();
 }
 
 static bool hand(int64_t id)
@@ -334,6 +342,68 @@ static void test_next_stage_is_claimed_at_once(void **state)
 	assert_int_equal(db.claim_n, 1);
 	assert_string_equal(db.claim_stage[0], "bounce");
 	close(w);
+}
+
+/* The row's move is committed and claimed for the next stage before the status line that tells of it is read. */
+static void test_claimed_before_its_answer(void **state)
+{
+	struct store_claimed row = { 1, 0 };
+	int64_t ids[8];
+	struct arena *a = arena_new(1 << 20);
+	(void)state;
+	assert_true(hand(1));
+	spin();
+	int w = worker_up(0);
+	assert_int_equal(got(w, ids, 8, NULL, a), 1);
+	dispatch_wake(d, "bounce");
+	spin();
+	assert_string_equal(db.claim_stage[0], "bounce");
+	db.claim_fn(db.claim_arg, STORE_OK, &row, 1);
+	spin();
+	assert_int_equal(sp.starts, 1); /* one flight per row at a time */
+	say(w, "0 {\"outcome\":\"move\",\"to\":\"bounce\"}\n");
+	assert_int_equal(init_stage()->in_flight, 0);
+	assert_int_equal(dispatch_stage_find(d, "bounce")->in_flight, 1);
+	assert_int_equal(sp.starts, 2);
+	assert_string_equal(sp.stage[1], "bounce");
+	int b = worker_up(1);
+	assert_int_equal(got(b, ids, 8, NULL, a), 1);
+	assert_int_equal(ids[0], 1);
+	say(b, "0 {\"outcome\":\"finish\"}\n");
+	assert_int_equal(dispatch_stage_find(d, "bounce")->in_flight, 0);
+	assert_int_equal(d->flights.n, 0);
+	close(w);
+	close(b);
+	arena_free(a);
+}
+
+/* The same, but the worker dies before its line: the look-up finds the row elsewhere, and it goes on there. */
+static void test_claimed_before_its_worker_died(void **state)
+{
+	struct store_claimed row = { 2, 0 };
+	int64_t ids[8];
+	struct arena *a = arena_new(1 << 20);
+	(void)state;
+	assert_true(hand(1));
+	assert_true(hand(2));
+	spin();
+	int w = worker_up(0);
+	assert_int_equal(got(w, ids, 8, NULL, a), 2);
+	dispatch_wake(d, "bounce");
+	spin();
+	db.claim_fn(db.claim_arg, STORE_OK, &row, 1);
+	spin();
+	close(w);
+	spin();
+	dispatch_worker_exited(d, next_pid, SIGSEGV);
+	spin();
+	assert_int_equal(db.stills, 1);
+	int64_t still = 1;
+	db.still_fn(db.still_arg, STORE_OK, &still, 1);
+	spin();
+	assert_int_equal(init_stage()->in_flight, 1);
+	assert_int_equal(dispatch_stage_find(d, "bounce")->in_flight, 1);
+	arena_free(a);
 }
 
 static void test_depth_is_small_until_known(void **state)
@@ -466,9 +536,9 @@ static void test_cool_down(void **state)
 	static const int64_t row = 5;
 	(void)state;
 	claim_gives(&row, 1);
-	int w = worker_up(0);
+	int w = worker_begins(0);
 	close(w);
-	dispatch_worker_exited(d, next_pid, EXIT_UNUSABLE << 8);
+	dispatch_worker_exited(d, next_pid, 3 << 8);
 	spin();
 	unsigned starts = sp.starts;
 	assert_false(dispatch_reserve(d, "init", "k", 1));
@@ -483,6 +553,109 @@ static void test_cool_down(void **state)
 	pool_tick(d, now_us);
 	spin();
 	assert_int_equal(db.claims, claims + 1);
+}
+
+/* The same exit status behind the ready line is a message's doing. */
+static void test_exit_status_of_a_module(void **state)
+{
+	static const int64_t row = 5;
+	(void)state;
+	claim_gives(&row, 1);
+	int w = worker_up(0);
+	close(w);
+	dispatch_worker_exited(d, next_pid, 3 << 8);
+	spin();
+	assert_int_equal(db.blames, 1);
+	assert_int_equal(db.blame_id, 5);
+	assert_int_equal(init_stage()->cooldown_until, 0);
+	db.blame_fn(db.blame_arg, STORE_OK, false);
+	db.blame_fn = NULL;
+}
+
+static void test_killed_before_ready(void **state)
+{
+	static const int64_t row = 5;
+	(void)state;
+	claim_gives(&row, 1);
+	for (unsigned i = 0; i < EARLY_KILLS_MAX; i++) {
+		assert_int_equal(init_stage()->cooldown_until, 0);
+		close(worker_begins(sp.starts - 1));
+		dispatch_worker_exited(d, next_pid, SIGKILL);
+		spin();
+	}
+	assert_true(init_stage()->cooldown_until > now_us);
+	assert_int_equal(db.blames, 0);
+}
+
+/* A process that the dead worker forked holds its channel: nobody waits for that one. */
+static void test_channel_held_by_another(void **state)
+{
+	static const int64_t row = 5;
+	(void)state;
+	claim_gives(&row, 1);
+	int w = worker_up(0);
+	dispatch_worker_exited(d, next_pid, 0);
+	spin();
+	assert_int_equal(db.blames, 1);
+	assert_int_equal(init_stage()->n_workers, 0);
+	db.blame_fn(db.blame_arg, STORE_OK, false);
+	db.blame_fn = NULL;
+	close(w);
+}
+
+static void test_worker_that_does_not_leave(void **state)
+{
+	(void)state;
+	assert_true(hand(1));
+	spin();
+	int w = worker_up(0);
+	say(w, "0\n");
+	now_us += 100 * US_PER_S; /* idle: retired */
+	pool_tick(d, now_us);
+	assert_int_equal(sp.kills, 0);
+	now_us += 10 * US_PER_S;
+	pool_tick(d, now_us);
+	assert_int_equal(sp.kills, 0);
+	now_us += 10 * US_PER_S;
+	pool_tick(d, now_us);
+	pool_tick(d, now_us);
+	assert_int_equal(sp.kills, 1);
+	close(w);
+	dispatch_worker_exited(d, next_pid, SIGKILL);
+	assert_int_equal(init_stage()->n_workers, 0);
+	assert_int_equal(init_stage()->crashes, 0);
+}
+
+static void test_ready_twice(void **state)
+{
+	(void)state;
+	assert_true(hand(1));
+	spin();
+	int w = worker_up(0);
+	say(w, "2\n");
+	assert_int_equal(sp.kills, 1);
+	close(w);
+}
+
+/* However many workers are wanted, only so many requests are under way. */
+static void test_starts_are_bounded(void **state)
+{
+	static int64_t rows[16];
+	(void)state;
+	config_set(conf, "stage-init", "PARALLELISM", "500");
+	dispatch_reload(d, conf);
+	init_stage()->avg_us = US_PER_S;
+	for (int64_t i = 0; i < 16; i++)
+		rows[i] = i + 1;
+	for (unsigned k = 0; k < 6; k++) {
+		claim_gives(rows, 16);
+		for (int64_t i = 0; i < 16; i++)
+			rows[i] += 16;
+	}
+	assert_int_equal(init_stage()->n_backlog, 96);
+	assert_int_equal(sp.starts, STARTING_MAX);
+	dispatch_worker_failed(d, sp.token[0]);
+	assert_int_equal(d->n_starting, STARTING_MAX - 1);
 }
 
 static void test_worn_out_and_idle_workers_leave(void **state)
@@ -577,6 +750,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_no_reserve_over_waiting_rows, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_wake_during_claim_is_kept, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_next_stage_is_claimed_at_once, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_claimed_before_its_answer, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_claimed_before_its_worker_died, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_depth_is_small_until_known, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_lone_crash_is_blamed, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_exit_zero_in_mid_message_is_a_crash, setup, teardown),
@@ -584,6 +759,12 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_overrun, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_no_overrun_without_database, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_cool_down, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_exit_status_of_a_module, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_killed_before_ready, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_channel_held_by_another, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_worker_that_does_not_leave, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_ready_twice, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_starts_are_bounded, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_worn_out_and_idle_workers_leave, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_garbage_kills_the_worker, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_error_line_is_released_later, setup, teardown),

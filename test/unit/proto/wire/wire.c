@@ -140,14 +140,14 @@ static void too_many_recipients(void **st)
 static void status_lines(void **st)
 {
 	(void)st;
-	static const struct wire_status in[] = { { 0, STR_INIT("") }, { 1, STR_INIT("{\"error\":\"x\"}") }, { 0, STR_INIT("{}") } };
+	static const struct wire_status in[] = { { 0, STR_INIT("") }, { 1, STR_INIT("{\"error\":\"x\"}") }, { 0, STR_INIT("{}") }, { WIRE_READY, STR_INIT("") } };
 	struct buf b = BUF_INIT(4096);
 	struct wire_status out;
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < 4; i++)
 		assert_int_equal(wire_status_put(&b, &in[i]), 0);
-	assert_string_equal(b.p, "0\n1 {\"error\":\"x\"}\n0 {}\n");
+	assert_string_equal(b.p, "0\n1 {\"error\":\"x\"}\n0 {}\n2\n");
 	size_t pos = 0;
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < 4; i++) {
 		assert_int_equal(wire_status_get(&b, &pos, &out), 1);
 		assert_int_equal(out.status, in[i].status);
 		assert_true(str_eq(out.json, in[i].json));
@@ -161,7 +161,7 @@ static void status_refused(void **st)
 	(void)st;
 	struct buf b = BUF_INIT(3 * WIRE_LINE_MAX);
 	static char big[WIRE_LINE_MAX + 1];
-	static const struct wire_status bad[] = { { 2, STR_INIT("") }, { -1, STR_INIT("") }, { 0, STR_INIT("{\n}") },
+	static const struct wire_status bad[] = { { 3, STR_INIT("") }, { WIRE_READY, STR_INIT("{}") }, { -1, STR_INIT("") }, { 0, STR_INIT("{\n}") },
 		{ 0, STR_INIT("x") }, { 0, { big, sizeof big - 3 } } };
 	memset(big, ' ', sizeof big);
 	big[0] = '{';
@@ -177,7 +177,7 @@ static void status_refused(void **st)
 	assert_int_equal(b.n, WIRE_LINE_MAX);
 	assert_int_equal(wire_status_get(&b, &pos, &out), 1);
 
-	static const char *const lines[] = { "\n", "2\n", "00\n", "0 \n", "0 x\n", "0 {\n", "0{}\n", "1  {}\n", "hello\n", "0 {}\r\n" };
+	static const char *const lines[] = { "\n", "3\n", "2 {}\n", "/\n", "00\n", "0 \n", "0 x\n", "0 {\n", "0{}\n", "1  {}\n", "hello\n", "0 {}\r\n" };
 	for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
 		buf_reset(&b);
 		buf_addz(&b, lines[i]);

@@ -1,0 +1,76 @@
+"""A module that does its worst while the mail of others passes through the same stage: abort, endless loop, stop, exit
+with every status, 4 GiB of memory, a fork bomb, an heir that holds all descriptors, garbage on each of them, closing
+them, killing whoever it can. It costs its own message its pass, and nobody else anything: reactor and spawner live,
+every other message goes its way, the evil one ends as failed (timeout, where it hung), and no process stays behind."""
+import os
+import time
+
+import pepsi
+
+# how → the status the message ends in; None: it passes in the end, or is tried again, but must do no harm
+FATAL = {"abort": "failed", "loop": "timeout", "stop": "timeout", "exit0": "failed", "exit3": "failed", "big": "failed", "bomb": "failed",
+         "heir": "failed", "garbage": "failed", "close": "failed", "parent": "failed", "stack": "failed", "thread": None, "quick3": "failed"}
+
+
+def modules():
+    built = os.path.join(os.path.dirname(pepsi.BIN), "test", "stages")
+    if not os.path.exists(os.path.join(built, "pepsi-stage-bad-wild.so")):
+        raise pepsi.Skip("test/stages was not built")
+    return os.path.join(os.path.dirname(pepsi.BIN), "lib", "pepsi", "modules") + ":" + built
+
+
+def strangers(module):
+    """Processes that have the module mapped."""
+    out = []
+    for d in os.listdir("/proc"):
+        if d.isdigit():
+            try:
+                with open("/proc/%s/maps" % d) as f:
+                    if module in f.read():
+                        out.append(int(d))
+            except OSError:
+                pass
+    return out
+
+
+def harm_nobody_else(t):
+    path = modules()
+    sink = pepsi.Sink(t)
+    stages = ("[stage-init]\nPROGRAM = pepsi-stage-bad-wild\nDEPTH = 1\nNEXT_STAGE = out\nPARALLELISM = 3\nMAX_RUNTIME = 2 s\n\n"
+              + pepsi.smarthost("out", sink.port) + pepsi.bounce())
+    d = pepsi.Pepsid(t, stages, pepsi="MODULE_PATH = %s\n" % path, more="[pepsi-dispatch]\nWORKER_IDLE_TIMEOUT = 3 s\nLAUNCH_COOLDOWN = 1 s\n")
+    spawner, reactor = d.spawner_pid(), d.reactor_pid()
+    for how, end in FATAL.items():
+        if how == "big" and pepsi.SANITIZED:
+            continue  # sanitizers cannot live under a limit of addresses
+        before = time.monotonic()
+        good = ["%s-%d" % (how, i) for i in range(6)]
+        for token in good[:3]:
+            d.accept("sender@example.test", "rcpt@far.test", pepsi.message(token))
+        evil = d.accept("%s@example.test" % how, "rcpt@far.test", pepsi.message("evil-" + how))
+        for token in good[3:]:
+            d.accept("sender@example.test", "rcpt@far.test", pepsi.message(token))
+        pepsi.wait_for("%s: the mail of others" % how, lambda: not set(good) - set(sink.tokens()), 40, 0.1)
+        pepsi.check(d.running() and d.reactor_pid() == reactor and d.spawner_pid() == spawner, "%s: took the reactor or the spawner along" % how)
+
+        def row():
+            rows = [r for r in d.json("queue", "list") if r["id"] == int(evil)]
+            return rows[0] if rows else None
+        if end:
+            r = pepsi.wait_for("%s: the evil message at rest" % how, lambda: (row() or {}).get("status") in ("failed", "timeout") and row(), 40, 0.2)
+            pepsi.check(r["status"] == end, "%s: ended as %s: %s" % (how, r["status"], r["last_error"]))
+            pepsi.check("evil-" + how not in sink.tokens(), "%s: it was delivered" % how)
+        if row():
+            d.cli("queue", "delete", evil)
+        pepsi.say("      %-8s %.1f s, %s" % (how, time.monotonic() - before, (end or "no harm")))
+    for token in set(sink.tokens()):
+        pepsi.check(sink.tokens().count(token) == 1, "%s arrived %d times" % (token, sink.tokens().count(token)))
+    # close() of the module never returns: idle workers must go all the same
+    pepsi.wait_for("no worker left, nor what it forked", lambda: not strangers("pepsi-stage-bad-wild"), 40, 0.2)
+    d.accept("sender@example.test", "rcpt@far.test", pepsi.message("after"))
+    pepsi.wait_for("mail after all that", lambda: "after" in sink.tokens(), 20)
+    d.stop()
+    pepsi.check(not strangers("pepsi-stage-bad-wild"), "processes of the module survived the daemon")
+
+
+pepsi.main(__file__, [harm_nobody_else])
