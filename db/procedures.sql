@@ -602,7 +602,7 @@ BEGIN
     IF p_after = 0 THEN
         UPDATE pepsi.workqueue w SET state = w.state || jsonb_build_object('failed_at',
             to_char(present AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))
-        WHERE w.status IN ('failed', 'timeout') AND w.status::text = ANY (p_statuses) AND w.stage <> p_stage
+        WHERE w.status IN ('failed', 'timeout') AND w.status::text = ANY (p_statuses) AND lower(w.stage) <> lower(p_stage)
           AND coalesce(pepsi.time_or_null(w.state ->> 'failed_at') > clock_timestamp(), true);
     END IF;
     PERFORM set_config('pepsi.outcome', 'discarded', true);
@@ -616,7 +616,7 @@ BEGIN
                      ELSE 'dropped' END AS action
             FROM pepsi.workqueue w
             WHERE w.id > p_after AND w.status IN ('failed', 'timeout') AND w.status::text = ANY (p_statuses)
-              AND w.stage <> p_stage
+              AND lower(w.stage) <> lower(p_stage)
               AND pepsi.time_or_null(w.state ->> 'failed_at') <= present - p_min_age_us * interval '1 microsecond'
             ORDER BY w.id LIMIT p_limit FOR UPDATE SKIP LOCKED),
         up AS (
@@ -645,5 +645,5 @@ LANGUAGE sql STABLE AS $$
     SELECT count(*), (extract(epoch FROM min(coalesce(pepsi.time_or_null(w.state ->> 'failed_at'), now())) - clock_timestamp())
         * 1000000)::bigint + p_min_age_us
     FROM pepsi.workqueue w
-    WHERE w.status IN ('failed', 'timeout') AND w.status::text = ANY (p_statuses) AND w.stage <> p_stage
+    WHERE w.status IN ('failed', 'timeout') AND w.status::text = ANY (p_statuses) AND lower(w.stage) <> lower(p_stage)
 $$;

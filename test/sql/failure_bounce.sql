@@ -96,7 +96,7 @@ BEGIN
     PERFORM pg_temp.stuck(1);                                                  -- failed two hours ago
     PERFORM pg_temp.stuck(2, p_status => 'timeout');
     PERFORM pg_temp.stuck(3, p_age => '59 minutes');                           -- an operator may still come
-    PERFORM pg_temp.stuck(4, p_stage => 'bounce');                             -- a report that failed where reports are made
+    PERFORM pg_temp.stuck(4, p_stage => 'Bounce');                             -- a report that failed where reports are made
     PERFORM pg_temp.stuck(5, p_state => '{"origin":{"listener":"mx","ip":"192.0.2.1"},"list":{"name":"talk"}}');
     PERFORM pg_temp.stuck(6, p_state => '{"origin":{"listener":"mx","ip":"198.51.100.1"}}');
     PERFORM pg_temp.stuck(7, p_from => '', p_state => '{"origin":{"listener":"mx","ip":"198.51.100.1"}}'); -- a report downstream
@@ -109,7 +109,7 @@ BEGIN
     got := pg_temp.sweep();
     ASSERT got = '1:moved 2:moved 5:deleted 6:dropped 7:moved 9:deleted', got;
     ASSERT (SELECT string_agg(format('%s %s %s', id, stage, status), ', ' ORDER BY id) FROM pepsi.workqueue)
-        = '1 bounce pending, 2 bounce pending, 3 out failed, 4 bounce failed, 7 bounce pending, 8 bounce failed, 10 out pending, 11 out running, 12 out paused';
+        = '1 bounce pending, 2 bounce pending, 3 out failed, 4 Bounce failed, 7 bounce pending, 8 bounce failed, 10 out pending, 11 out running, 12 out paused';
     SELECT * INTO w FROM pepsi.workqueue WHERE id = 1;
     ASSERT w.state = '{"origin":{"listener":"mx","ip":"192.0.2.1"},"failed_stage":"out"}' AND w.timeout IS NULL AND w.mail_from = 'ann@example.org', w.state;
     ASSERT (SELECT state ? 'failed_at' AND NOT state ? 'failed_stage' FROM pepsi.workqueue WHERE id = 4), 'left as it was';
