@@ -101,4 +101,7 @@ const struct stmt stmts[STMT_N] = {
 	[STMT_SPLIT] = { "split", "SELECT pepsi.workqueue_split($1::bigint, $2::integer[], $3::text::jsonb, $4::text)" },
 	[STMT_INJECT] = { "inject", "SELECT pepsi.workqueue_inject($1::text, $2::text, $3::text[], $4::bytea, $5::bytea, $6::text::jsonb,"
 	    " $7::bigint, $8::text)" },
+	[STMT_FAILURE_BOUNCE] = { "failure_bounce", "SELECT id, action, mail_from, stage, status, error, failed_at"
+	    " FROM pepsi.failure_bounce($1::text, $2::text[], $3::bigint, $4::boolean, $5::text[], $6::bigint, $7::integer)" },
+	[STMT_FAILURE_WAIT] = { "failure_wait", "SELECT waiting, next_us FROM pepsi.failure_wait($1::text, $2::text[], $3::bigint)" },
 };
