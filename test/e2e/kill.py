@@ -1,6 +1,7 @@
 """kill -9 of a worker, the reactor, the spawner, PostgreSQL, each under load, again and again: every message that got
 its 250 arrives at the next hop at least once. Duplicates are allowed, counted and printed. PEPSI_KILL_ROUNDS sets the
-number of rounds of each kind (default 3; the long run is 20)."""
+number of rounds of each kind (default 3; the long run is PEPSI_KILL_ROUNDS=20 PEPSI_TIME_LIMIT=1500, without ctest's
+own limit: python3 test/e2e/kill.py)."""
 import collections
 import os
 import random
