@@ -40,7 +40,8 @@ def rounds(t, kind):
             restarts += 1
             d.start()
         elif kind == "reactor":
-            time.sleep(1)
+            # too many deaths within a minute, and it gives up: the supervisor's turn
+            pepsi.wait_for("another reactor", lambda: not d.running() or d.reactor_pid() not in (None, pid), 20)
             if not d.running():
                 pepsi.wait_for("its children gone", lambda: not [p for p in tree if pepsi.alive(p)], 20)
                 restarts += 1
