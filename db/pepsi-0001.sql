@@ -59,7 +59,8 @@ CREATE TABLE pepsi.workqueue (
 ALTER TABLE pepsi.workqueue ALTER headers SET STORAGE EXTERNAL;
 
 -- Few and partial: a message that goes straight through (inserted running, deleted) enters none but the primary key.
-CREATE INDEX workqueue_pending ON pepsi.workqueue (stage, id) WHERE status = 'pending';
+CREATE INDEX workqueue_pending_age ON pepsi.workqueue (stage, received_at) WHERE status = 'pending';
+CREATE INDEX workqueue_pending_sender ON pepsi.workqueue (stage, sender_key, id) WHERE status = 'pending';
 CREATE INDEX workqueue_paused ON pepsi.workqueue (timeout) WHERE status = 'paused';
 CREATE INDEX workqueue_stuck ON pepsi.workqueue (id) WHERE status IN ('failed', 'timeout');
 -- A row with a body of its own number is found by the primary key.
