@@ -25,6 +25,9 @@ const struct cli_opt_info cli_opts[CLI_N_OPTS] = {
 	[CLI_FROM] = { "from", 0, "ADDRESS", "its sender; <> is the null sender" },
 	[CLI_TO] = { "to", 0, "ADDRESS", "a recipient; may be repeated" },
 	[CLI_SET] = { "set", 0, "NAME=VALUE", "an option of the stage, or SECTION.NAME=VALUE; may be repeated" },
+	[CLI_ONCE] = { "once", 0, NULL, "one sweep, instead of a service" },
+	[CLI_FAILED_ONLY] = { "failed-only", 0, NULL, "only failed messages, not those that timed out" },
+	[CLI_TIMEOUT_ONLY] = { "timeout-only", 0, NULL, "only messages that timed out, not failed ones" },
 };
 
 static int fail(char *err, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));

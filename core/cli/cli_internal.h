@@ -72,6 +72,7 @@ int tool_queue_set_stage(struct cli *c);
 int tool_config_check(struct cli *c);
 int tool_config_show(struct cli *c);
 int tool_worker(struct cli *c);
+int tool_failure_bouncer(struct cli *c);
 int tool_reload(struct cli *c);
 int tool_stop(struct cli *c);
 int tool_stage_list(struct cli *c);
