@@ -414,6 +414,54 @@ END $$;
 
 -- ---------------------------------------------------------------------------------------------- the dispatcher
 
+-- The claim: up to p_limit[s] pending rows of p_stage[s] become running, for all stages in one statement. Of these p_fifo[s]
+-- are the oldest of all, so that no row starves; the others go by fair share: each sender who waits has an account of worker
+-- time (the dispatcher's book: p_book_*, else p_floor[s]); its n-th row counts n times p_cost[s] on top; the rows that come
+-- out least are taken. Senders are found by stepping through an index from one to the next, so the price depends on how
+-- many senders wait, not on how many rows. With more than 2000 of them the later ones (by key) wait for the FIFO share.
+-- The planner settings keep to the indexes whatever the statistics say of a queue that was empty a moment ago.
+CREATE FUNCTION pepsi.workqueue_claim(p_stage text[], p_limit integer[], p_fifo integer[], p_floor bigint[], p_cost bigint[],
+    p_book_stage integer[], p_book_key text[], p_book_time bigint[])
+RETURNS TABLE (id bigint, stage integer, sender_key text)
+LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_bitmapscan = off AS $$
+DECLARE
+    s integer;
+    senders text[];
+    who text;
+    per integer;
+BEGIN
+    FOR s IN 1 .. cardinality(p_stage) LOOP
+        senders := '{}';
+        SELECT w.sender_key INTO who FROM pepsi.workqueue w
+        WHERE w.status = 'pending' AND w.stage = p_stage[s] ORDER BY w.sender_key LIMIT 1;
+        WHILE FOUND AND cardinality(senders) < 2000 LOOP
+            senders := senders || who;
+            SELECT w.sender_key INTO who FROM pepsi.workqueue w
+            WHERE w.status = 'pending' AND w.stage = p_stage[s] AND w.sender_key > who ORDER BY w.sender_key LIMIT 1;
+        END LOOP;
+        CONTINUE WHEN cardinality(senders) = 0;
+        -- twice an equal part each: enough for the least served to catch up, without reading every row of all
+        per := CASE WHEN cardinality(senders) = 1 THEN p_limit[s] ELSE 1 + 2 * p_limit[s] / cardinality(senders) END;
+        RETURN QUERY
+        WITH aged AS MATERIALIZED (
+            SELECT w.id FROM pepsi.workqueue w WHERE w.status = 'pending' AND w.stage = p_stage[s]
+            ORDER BY w.received_at LIMIT least(p_fifo[s], p_limit[s])
+        ), fair AS MATERIALIZED (
+            SELECT c.id, coalesce(b.t, p_floor[s]) + c.n * p_cost[s] AS due FROM unnest(senders) u(key)
+            LEFT JOIN unnest(p_book_stage, p_book_key, p_book_time) b(st, key, t) ON b.st = s AND b.key = u.key
+            CROSS JOIN LATERAL (SELECT r.id, row_number() OVER (ORDER BY r.id) AS n FROM (SELECT w.id FROM pepsi.workqueue w
+                WHERE w.status = 'pending' AND w.stage = p_stage[s] AND w.sender_key = u.key ORDER BY w.id LIMIT per) r) c
+        ), pick AS MATERIALIZED (
+            SELECT a.id FROM aged a
+            UNION ALL
+            (SELECT f.id FROM fair f WHERE f.id NOT IN (SELECT a.id FROM aged a) ORDER BY f.due, f.id
+             LIMIT p_limit[s] - (SELECT count(*) FROM aged))
+        )
+        UPDATE pepsi.workqueue w SET status = 'running' FROM pick WHERE w.id = pick.id AND w.status = 'pending'
+        RETURNING w.id, s, w.sender_key;
+    END LOOP;
+END $$;
+
 -- A worker died with this row, or overran with it: the p_limit-th time of its kind ends it (failed, timeout), before that it is
 -- pending again. Returns whether it ended; NULL when it was not running any more.
 CREATE FUNCTION pepsi.workqueue_blame(p_id bigint, p_overrun boolean, p_limit integer, p_report jsonb) RETURNS boolean

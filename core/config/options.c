@@ -90,8 +90,8 @@ static const struct pepsi_option pepsi_dispatch[] = {
 	DURATION("POLL_INTERVAL", 0, "30 s", 1, DAY, "heartbeat: how often the queue is looked at when nothing was notified"),
 	DURATION("MAX_RUNTIME", 0, "5 min", 1, 7 * DAY, "longest time a worker may take for one message, then it is killed"),
 	DURATION("WORKER_IDLE_TIMEOUT", 0, "60 s", 1, DAY, "a worker without work for so long ends"),
-	DURATION("FAIR_HALF_LIFE", SCHEMA_F_NO_EFFECT, "10 min", 1, 30 * DAY, "how fast the fair share forgets what a sender has used"),
-	INT("FAIR_FIFO_PERCENT", SCHEMA_F_NO_EFFECT, "10", 0, 100, "share of places given by age alone, so that nobody starves"),
+	DURATION("FAIR_HALF_LIFE", 0, "10 min", 1, 30 * DAY, "how fast the fair share forgets what a sender has used"),
+	INT("FAIR_FIFO_PERCENT", 0, "10", 0, 100, "share of places given by age alone, so that nobody starves"),
 	DURATION("LAUNCH_COOLDOWN", 0, "5 s", 1, HOUR, "pause after a worker could not start, doubled up to a minute"),
 	INT("MAX_CRASHES", 0, "3", 1, 100, "worker crashes on one message, then it is failed"),
 };
