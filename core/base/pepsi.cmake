@@ -73,5 +73,8 @@ function(pepsi_stage_module NAME)
   if(NOT PEPSI_SANITIZE)
     target_link_options(${NAME} PRIVATE -Wl,-z,defs)
   endif()
+  set(map ${CMAKE_SOURCE_DIR}/modules/sdk/pepsi-stage.map) # the one we ship: one visible symbol
+  target_link_options(${NAME} PRIVATE -Wl,--version-script=${map})
+  set_target_properties(${NAME} PROPERTIES LINK_DEPENDS ${map})
   install(TARGETS ${NAME} LIBRARY DESTINATION lib/pepsi/modules)
 endfunction()

@@ -56,7 +56,7 @@ static const char *const db_role[DB_COUNT] = { "pepsi-ingress", "pepsi-ingress",
 
 static void tell_spawner(struct reactor *r, const struct channel_msg *m)
 {
-	if (channel_send(r->channel, m, -1))
+	if (channel_send(r->channel, m, -1, -1))
 		log_error(NULL, "event=spawner-gone reason=%s", log_qz(strerror(errno)));
 }
 

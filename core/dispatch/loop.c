@@ -7,15 +7,21 @@
 #include <signal.h>
 #include <stdlib.h>
 
-enum { CLAIM_STAGES_MAX = 256, DUE_COALESCE_US = 50 * 1000 };
+enum {
+	CLAIM_STAGES_MAX = 256,
+	DUE_COALESCE_US = 50 * 1000,
+};
+
+enum { BOOK_MAX = 4000 }; /* accounts that go along with a claim; the others count as level with the floor */
 
 struct claim_call {
 	unsigned n;
 	struct stage *stage[CLAIM_STAGES_MAX];
-	const char *name[CLAIM_STAGES_MAX];
-	int32_t limit[CLAIM_STAGES_MAX];
+	struct store_claim_stage ask[CLAIM_STAGES_MAX];
 	uint64_t wakes[CLAIM_STAGES_MAX];
 	unsigned got[CLAIM_STAGES_MAX];
+	size_t n_book;
+	struct store_claim_book book[BOOK_MAX];
 };
 
 struct stage *dispatch_stage_find(struct dispatch *d, const char *name)
@@ -63,18 +69,37 @@ static void claimed(void *arg, enum store_rc rc, const struct store_claimed *row
 			f->then = st; /* its worker has committed; the status line is still on its way */
 			continue;
 		}
-		f = flight_new(d, st, rows[i].id);
+		f = flight_new(d, st, rows[i].id, rows[i].sender_key);
 		if (!f) {
 			dispatch_sour_add(d, st, rows[i].id, SOUR_DELAY_US);
 			continue;
 		}
-		TAILQ_INSERT_TAIL(&st->backlog, f, link);
-		st->n_backlog++;
+		flight_wait(f, false);
 	}
 	for (unsigned i = 0; i < c->n; i++)
-		if (c->got[i] < (unsigned)c->limit[i] && c->stage[i]->wakes == c->wakes[i])
+		if (c->got[i] < (unsigned)c->ask[i].limit && c->stage[i]->wakes == c->wakes[i]) {
 			c->stage[i]->maybe_pending = false;
+			c->stage[i]->book.epoch++;
+		}
 	dispatch_turn_soon(d);
+}
+
+/* The accounts of a stage that differ from the floor. */
+static void put_book(struct claim_call *c, const struct stage *st, unsigned index)
+{
+	for (size_t i = 0; i < FAIR_BUCKETS; i++) {
+		const struct sender *s;
+		SLIST_FOREACH(s, &st->book.buckets[i], chain)
+			if (s->time_us > st->book.floor_us && c->n_book < BOOK_MAX)
+				c->book[c->n_book++] = (struct store_claim_book){ index, s->key, s->time_us };
+	}
+}
+
+/* Is there so much room that a claim is worth its while? One for every place that falls free would cost more than the
+ * work itself; while the workers have enough before them, places gather. */
+static bool worth_a_claim(const struct stage *st, unsigned room)
+{
+	return room && (st->n_backlog < st->parallelism || room >= st->parallelism * st->queue_limit / 4);
 }
 
 static void claim(struct dispatch *d)
@@ -84,20 +109,23 @@ static void claim(struct dispatch *d)
 	if (!d->db_up || !d->recovered || d->claiming || d->stopping || d->sweeping)
 		return;
 	c->n = 0;
+	c->n_book = 0;
 	TAILQ_FOREACH(st, &d->stages, link) {
 		unsigned room = capacity(st);
-		if (!st->maybe_pending || !room || st->removed || c->n == CLAIM_STAGES_MAX || st->cooldown_until)
+		if (!st->maybe_pending || !worth_a_claim(st, room) || st->removed || c->n == CLAIM_STAGES_MAX || st->cooldown_until)
 			continue;
 		c->stage[c->n] = st;
-		c->name[c->n] = st->name;
-		c->limit[c->n] = (int32_t)room;
+		c->ask[c->n] = (struct store_claim_stage){ .stage = st->name, .limit = (int32_t)room,
+			.fifo = (int32_t)((room * d->fifo_percent + 99) / 100), .floor_us = st->book.floor_us,
+			.cost_us = st->avg_us ? (double)st->avg_us : 1000 };
 		c->wakes[c->n] = st->wakes;
+		put_book(c, st, c->n);
 		c->got[c->n++] = 0;
 	}
 	if (!c->n)
 		return;
 	d->claiming = true;
-	store_claim(d->db, c->name, c->limit, c->n, claimed, d);
+	store_claim(d->db, c->ask, c->n, c->book, c->n_book, claimed, d);
 }
 
 void dispatch_wake(struct dispatch *d, const char *name)
@@ -272,8 +300,11 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	pool_tick(d, now);
-	TAILQ_FOREACH(st, &d->stages, link)
+	TAILQ_FOREACH(st, &d->stages, link) {
 		repair_run(d, st);
+		fair_decay(&st->book, (double)(now - d->last_decay), (double)d->half_life_us);
+	}
+	d->last_decay = now;
 	sour_run(d, now);
 	if (now - d->last_poll > d->poll_interval_us) { /* safety net: a notification may have been missed */
 		d->last_poll = now;
@@ -339,6 +370,8 @@ static struct stage *stage_add(struct dispatch *d, const char *name)
 	st->d = d;
 	TAILQ_INIT(&st->workers);
 	TAILQ_INIT(&st->backlog);
+	TAILQ_INIT(&st->suspects);
+	fair_init(&st->book);
 	TAILQ_INIT(&st->repairs);
 	TAILQ_INSERT_TAIL(&d->stages, st, link);
 	return st;
@@ -380,6 +413,8 @@ static int configure(struct dispatch *d, const struct config *c)
 	d->poll_interval_us = config_int(c, "pepsi-dispatch", "POLL_INTERVAL") * US_PER_S;
 	d->idle_timeout_us = config_int(c, "pepsi-dispatch", "WORKER_IDLE_TIMEOUT") * US_PER_S;
 	d->cooldown_us = config_int(c, "pepsi-dispatch", "LAUNCH_COOLDOWN") * US_PER_S;
+	d->half_life_us = config_int(c, "pepsi-dispatch", "FAIR_HALF_LIFE") * US_PER_S;
+	d->fifo_percent = (unsigned)config_int(c, "pepsi-dispatch", "FAIR_FIFO_PERCENT");
 	d->max_crashes = (unsigned)config_int(c, "pepsi-dispatch", "MAX_CRASHES");
 	if (d->poll_interval_us <= 0)
 		d->poll_interval_us = 30 * US_PER_S;
@@ -387,6 +422,8 @@ static int configure(struct dispatch *d, const struct config *c)
 		d->cooldown_us = 5 * US_PER_S;
 	if (!d->max_crashes)
 		d->max_crashes = 3;
+	TAILQ_FOREACH(st, &d->stages, link)
+		st->book.fifo_percent = d->fifo_percent;
 	return 0;
 }
 
@@ -413,7 +450,7 @@ int dispatch_start(struct dispatch *d, struct store_conn *db)
 {
 	struct timeval tv = { .tv_usec = TICK_MS * 1000 };
 	d->db = db;
-	d->last_poll = d->last_sweep = d->last_flush = clock_mono_us();
+	d->last_poll = d->last_sweep = d->last_flush = d->last_decay = clock_mono_us();
 	return event_add(d->tick, &tv);
 }
 
@@ -437,12 +474,21 @@ bool dispatch_reserve(void *arg, const char *name, const char *sender_key, size_
 {
 	struct dispatch *d = arg;
 	struct stage *st = dispatch_stage_find(d, name);
-	(void)sender_key;
-	/* whoever waits in the database comes first */
-	if (!st || st->removed || st->maybe_pending || st->cooldown_until || d->stopping || d->sweeping || !d->db_up || !d->recovered)
+	struct sender *from;
+	if (!st || st->removed || st->cooldown_until || d->stopping || d->sweeping || !d->db_up || !d->recovered ||
+	    st->backlog_bytes + octets > STAGE_BYTES_MAX || !(from = fair_sender(&st->book, sender_key)))
 		return false;
-	if (!capacity(st) || st->backlog_bytes + octets > STAGE_BYTES_MAX)
+	/* Whoever waits in the database comes first, and the places are counted; but a sender who has had no more than anybody
+	 * else neither waits behind a crowd of others' rows nor finds the places taken by them. */
+	unsigned all = st->parallelism * st->queue_limit + HAND_OFF_EXTRA, used = st->in_flight + st->reserved;
+	bool light = fair_light(&st->book, from, st->avg_us ? (double)st->avg_us : 1000);
+	if ((st->maybe_pending || used >= all) && !(light && used < all + all / 2)) {
+		from->deferred = st->book.epoch; /* its next ones must not overtake this one */
 		return false;
+	}
+	if (!from->held && !from->reserved && from->time_us < st->book.floor_us)
+		from->time_us = st->book.floor_us;
+	from->reserved++;
 	st->reserved++;
 	return true;
 }
@@ -450,19 +496,21 @@ bool dispatch_reserve(void *arg, const char *name, const char *sender_key, size_
 void dispatch_unreserve(void *arg, const char *name, const char *sender_key, size_t octets)
 {
 	struct stage *st = dispatch_stage_find(arg, name);
-	(void)sender_key;
+	struct sender *from = st ? fair_sender(&st->book, sender_key) : NULL;
 	(void)octets;
 	if (st && st->reserved)
 		st->reserved--;
+	if (from && from->reserved)
+		from->reserved--;
 }
 
 void dispatch_hand_off(void *arg, const char *name, const char *sender_key, const struct wire_item *item, int body_fd)
 {
 	struct dispatch *d = arg;
 	struct stage *st = dispatch_stage_find(d, name);
-	struct flight *f;
+	struct flight *f = st ? flight_new(d, st, item->id, sender_key) : NULL;
 	dispatch_unreserve(arg, name, sender_key, 0);
-	if (!st || !(f = flight_new(d, st, item->id))) {
+	if (!f) {
 		if (body_fd >= 0)
 			close(body_fd);
 		if (st) /* running in the database, known to nobody: give it back */
@@ -478,9 +526,7 @@ void dispatch_hand_off(void *arg, const char *name, const char *sender_key, cons
 	}
 	f->body_fd = body_fd;
 	f->octets = f->record.n + (body_fd >= 0 ? (size_t)item->body_size : 0);
-	TAILQ_INSERT_TAIL(&st->backlog, f, link);
-	st->n_backlog++;
-	st->backlog_bytes += f->octets;
+	flight_wait(f, false);
 	dispatch_turn_soon(d);
 }
 
@@ -534,7 +580,7 @@ void dispatch_stop(struct dispatch *d, unsigned grace_s, void (*done)(void *arg)
 			next = TAILQ_NEXT(w, link);
 			pool_retire(d, w);
 		}
-		while ((f = TAILQ_FIRST(&st->backlog))) {
+		while ((f = flight_waiting(st))) {
 			if (d->db_up)
 				store_release(d->db, &f->id, 1, released, d);
 			flight_free(d, f);
@@ -559,11 +605,11 @@ void dispatch_free(struct dispatch *d)
 		}
 		while ((f = TAILQ_FIRST(&st->repairs))) {
 			TAILQ_REMOVE(&st->repairs, f, link);
-			TAILQ_INSERT_TAIL(&st->backlog, f, link);
-			st->n_backlog++;
+			flight_wait(f, false);
 		}
-		while ((f = TAILQ_FIRST(&st->backlog)))
+		while ((f = flight_waiting(st)))
 			flight_free(d, f);
+		fair_done(&st->book);
 		TAILQ_REMOVE(&d->stages, st, link);
 		free(st->name);
 		free(st->program);

@@ -23,6 +23,7 @@ enum refusal {
 	REFUSED_ADDRESS,     /* 553: not storable */
 	REFUSED_ROW,         /* 451: the database did not take it */
 	REFUSED_DRAIN,       /* 421 4.3.2 */
+	REFUSED_EARLY,       /* 554 5.5.1: the client talked before the banner */
 	REFUSED_N
 };
 extern const char *const refusal_names[REFUSED_N];

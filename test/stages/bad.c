@@ -45,7 +45,7 @@ static void be_wild(const struct pepsi_host *h, struct pepsi_msg *m)
 	if (!strcmp(how, "abort")) {
 		abort();
 	} else if (!strcmp(how, "loop")) {
-		for (volatile int i = 0;; i++)
+		for (volatile unsigned i = 0;; i++)
 			;
 	} else if (!strcmp(how, "stop")) {
 		raise(SIGSTOP);
