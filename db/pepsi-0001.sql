@@ -39,7 +39,8 @@ CREATE TABLE pepsi.workqueue (
     status      pepsi.workqueue_status NOT NULL DEFAULT 'pending',
     stage       text NOT NULL CHECK (stage <> ''),
     mail_from   text NOT NULL,              -- without <>; empty: the null sender
-    rcpt_to     text[] NOT NULL,            -- without <>
+    rcpt_to     text[] NOT NULL             -- without <>; a plain list, or no worker could load the row
+        CHECK (coalesce(array_ndims(rcpt_to), 1) = 1 AND array_position(rcpt_to, NULL) IS NULL),
     state       jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(state) = 'object'),
     headers     bytea NOT NULL,             -- CRLF line ends, without the empty line
     -- Whose share of worker time this counts against: the authenticated account, else the client's address.

@@ -215,20 +215,25 @@ int boot_configure(const struct boot *b, struct buf *blob, struct table *t, stru
 static int make_dir(const char *path, mode_t mode, const struct account *owner)
 {
 	struct stat st;
+	int fd, bad;
 	if (mkdir(path, mode) && errno != EEXIST) {
 		log_error(NULL, "event=state-folder path=%s reason=%s", log_qz(path), log_qz(strerror(errno)));
 		return -1;
 	}
-	if (lstat(path, &st) || !S_ISDIR(st.st_mode)) {
+	/* looked at and changed through one descriptor: its parent may be another account's, who could put a link there */
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 && (errno == ENOTDIR || errno == ELOOP)) {
 		log_error(NULL, "event=state-folder path=%s reason=\"not a folder\"", log_qz(path));
 		return -1;
 	}
-	if (geteuid() == 0 && (st.st_uid != owner->uid || st.st_gid != owner->gid) &&
-	    (lchown(path, owner->uid, owner->gid) || chmod(path, mode))) {
+	bad = fd < 0 || fstat(fd, &st);
+	if (!bad && geteuid() == 0 && (st.st_uid != owner->uid || st.st_gid != owner->gid))
+		bad = fchown(fd, owner->uid, owner->gid) || fchmod(fd, mode);
+	if (bad)
 		log_error(NULL, "event=state-folder path=%s reason=%s", log_qz(path), log_qz(strerror(errno)));
-		return -1;
-	}
-	return 0;
+	if (fd >= 0)
+		close(fd);
+	return bad ? -1 : 0;
 }
 
 /* Can the account walk down to the folder? A clear word here saves a riddle later. */

@@ -3,6 +3,7 @@
 #include "trial.h"
 
 #include "base/clock.h"
+#include "confine.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -223,6 +224,9 @@ static _Noreturn void child(const struct trial *t)
 		.next = config_str(t->c, conf.section, "NEXT_STAGE"), .bounce = config_str(t->c, conf.section, "BOUNCE_STAGE"),
 		.lifetime_s = config_int(t->c, conf.section, "MAX_LIFETIME"), .runtime_ms = t->runtime_ms,
 		.success_dsn = conf_host_bool(t->c, conf.section, "ORIGINATE_SUCCESS_DSN", 1), .any_stage = t->any_stage };
+	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	if (confine(mod.stage.caps & PEPSI_CAP_HELPER)) /* what a worker may not do fails here, too */
+		note(PEPSI_LOG_WARN, "this kernel has no seccomp filters: the module is less confined than in a worker");
 	sh->step = STEP_OPEN;
 	int64_t began = clock_mono_us();
 	int32_t rc = mod.stage.open ? mod.stage.open(&h, &conf, &env.state) : PEPSI_OK;
