@@ -17,14 +17,20 @@
 #include <sys/queue.h>
 
 enum {
-	/* A worker is given at most as much work ahead as it does in this time: what is sent cannot be taken back. */
-	DEPTH_TARGET_US = 5 * 1000,
+	/* A worker is given at most as much work ahead as it does in this time: what is sent cannot be taken back. Much for
+	 * fast stages, whose workers commit many outcomes at once; one at a time for slow ones, where a message would wait for
+	 * what is ahead of it although another worker is free. */
+	DEPTH_TARGET_US = 40 * 1000,
+	DEPTH_SLOW_US = 5 * 1000,       /* a stage that takes this long for a message is slow */
 	/* Below this much work ahead of it a worker is given more before another one is woken: larger commits, fewer
 	 * processes in play, and a surplus cools down. It is also what packing may cost a message in waiting. */
 	PACK_TARGET_US = 3 * 1000,
 	DEPTH_UNKNOWN = 2,              /* until the first answers tell how fast the stage is */
 	WORKER_BYTES_MAX = 16 << 20,    /* content sent ahead to one worker */
 	STAGE_BYTES_MAX = 64 << 20,     /* content kept in the backlog of one stage; more is read from the database */
+	/* Messages straight from the ingress may wait here beyond QUEUE_LIMIT x PARALLELISM (which bounds what is claimed): a
+	 * burst that is worked off in a second or two need not go through the database and back. */
+	HAND_OFF_EXTRA = 2000,
 	SOUR_DELAY_US = 2 * 1000 * 1000, /* a row whose worker could not write it waits this long */
 	TICK_MS = 250,                  /* overruns, idle workers, cool-downs */
 	STATS_FLUSH_US = 60 * 1000 * 1000,

@@ -139,11 +139,13 @@ void flight_to_backlog(struct dispatch *d, struct flight *f, bool front)
 	dispatch_turn_soon(d);
 }
 
-/* How many messages a worker of this stage may hold: as many as it does in DEPTH_TARGET_US. */
+/* How many messages a worker of this stage may hold. */
 unsigned flight_depth(const struct stage *st)
 {
 	if (!st->avg_us)
 		return st->queue_limit < DEPTH_UNKNOWN ? st->queue_limit : DEPTH_UNKNOWN;
+	if (st->avg_us >= DEPTH_SLOW_US)
+		return 1;
 	int64_t depth = DEPTH_TARGET_US / st->avg_us + 1;
 	return depth > st->queue_limit ? st->queue_limit : (unsigned)depth;
 }

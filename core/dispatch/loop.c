@@ -10,7 +10,6 @@
 enum {
 	CLAIM_STAGES_MAX = 256,
 	DUE_COALESCE_US = 50 * 1000,
-	LIGHT_PLACES = 16, /* and half of QUEUE_LIMIT x PARALLELISM: beyond the places, for senders that have had least */
 };
 
 enum { BOOK_MAX = 4000 }; /* accounts that go along with a claim; the others count as level with the floor */
@@ -481,9 +480,9 @@ bool dispatch_reserve(void *arg, const char *name, const char *sender_key, size_
 		return false;
 	/* Whoever waits in the database comes first, and the places are counted; but a sender who has had no more than anybody
 	 * else neither waits behind a crowd of others' rows nor finds the places taken by them. */
-	unsigned all = st->parallelism * st->queue_limit, used = st->in_flight + st->reserved;
+	unsigned all = st->parallelism * st->queue_limit + HAND_OFF_EXTRA, used = st->in_flight + st->reserved;
 	bool light = fair_light(&st->book, from, st->avg_us ? (double)st->avg_us : 1000);
-	if ((st->maybe_pending || used >= all) && !(light && used < all + all / 2 + LIGHT_PLACES)) {
+	if ((st->maybe_pending || used >= all) && !(light && used < all + all / 2)) {
 		from->deferred = st->book.epoch; /* its next ones must not overtake this one */
 		return false;
 	}

@@ -27,8 +27,8 @@ struct store_message {
 };
 /* One pipelined batch closed by one sync: one commit. rcs[i] is valid for each message: STORE_OK only after the commit. When
  * the batch fails for a reason of one row (not STORE_AWAY), the rows are retried one by one inside, so that a bad one does
- * not fail its neighbours. msgs need not outlive the call (they are copied). 1 <= n <= STORE_ADMIT_MAX; bound a batch in octets
- * too, a few MiB (it is held twice), one larger message alone. state must be a JSON object; addresses valid UTF-8. sender_key
+ * not fail its neighbours. The bodies must stay where they are until fn was called; everything else is copied. 1 <= n <=
+ * STORE_ADMIT_MAX; bound a batch in octets too, a few MiB, one larger message alone. state must be a JSON object; addresses valid UTF-8. sender_key
  * comes from state.origin.account, else state.origin.ip. */
 enum { STORE_ADMIT_MAX = 1024 };
 typedef void (*store_admit_fn)(void *arg, const enum store_rc *rcs, size_t n);

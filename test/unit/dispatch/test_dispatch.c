@@ -321,9 +321,9 @@ static void test_no_reserve_over_waiting_rows(void **state)
 	assert_int_equal(db.n_book, 1);
 	assert_string_equal(db.book.key, "crowd");
 	db.claim_fn(db.claim_arg, STORE_OK, NULL, 0);
-	for (int i = 0; i < 8; i++)
+	for (int i = 0; i < 8 + HAND_OFF_EXTRA; i++)
 		assert_true(dispatch_reserve(d, "init", "crowd", 100));
-	assert_false(dispatch_reserve(d, "init", "crowd", 100)); /* QUEUE_LIMIT x PARALLELISM */
+	assert_false(dispatch_reserve(d, "init", "crowd", 100));
 	assert_true(dispatch_reserve(d, "init", "newcomer", 100)); /* finds a place all the same */
 	dispatch_unreserve(d, "init", "newcomer", 100);
 	dispatch_unreserve(d, "init", "crowd", 100);
@@ -334,11 +334,11 @@ static void test_no_reserve_over_waiting_rows(void **state)
 static void test_no_overtaking_of_ones_own(void **state)
 {
 	(void)state;
-	for (int i = 0; i < 8; i++)
+	for (int i = 0; i < 8 + HAND_OFF_EXTRA; i++)
 		assert_true(dispatch_reserve(d, "init", "many", 1));
 	assert_false(dispatch_reserve(d, "init", "many", 1)); /* this one goes to the database */
 	dispatch_wake(d, "init");
-	for (int i = 0; i < 8; i++)
+	for (int i = 0; i < 8 + HAND_OFF_EXTRA; i++)
 		dispatch_unreserve(d, "init", "many", 1);
 	assert_false(dispatch_reserve(d, "init", "many", 1));
 	spin();
