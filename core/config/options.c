@@ -78,7 +78,7 @@ static const struct pepsi_option listener[] = {
 static const struct pepsi_option pepsi_ingress[] = {
 	DURATION("DISPATCH_WAKE_INTERVAL", SCHEMA_F_US, "5 ms", 0, 10 * SECOND_US,
 	    "how long arrivals are gathered before the dispatcher is woken for them"),
-	SIZE("MESSAGE_MEMORY", 0, "256 MiB", 1 * MIB, 1024 * GIB, "memory for messages of all sessions together; beyond it, 452"),
+	SIZE("MESSAGE_MEMORY", 0, "192 MiB", 1 * MIB, 1024 * GIB, "memory for messages of all sessions together, envelopes included; beyond it, 452"),
 	SIZE("SPOOL_THRESHOLD", 0, "1 MiB", 0, 1 * GIB, "larger messages are received into an unlinked temporary file"),
 	PATH("SPOOL_DIR", 0, "$STATE_DIR/spool", "folder of those temporary files"),
 	INT("ADMISSION_BATCH", 0, "100", 1, 10000, "messages in one commit"),
