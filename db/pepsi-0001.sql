@@ -39,7 +39,8 @@ CREATE TABLE pepsi.workqueue (
     status      pepsi.workqueue_status NOT NULL DEFAULT 'pending',
     stage       text NOT NULL CHECK (stage <> ''),
     mail_from   text NOT NULL,              -- without <>; empty: the null sender
-    rcpt_to     text[] NOT NULL,            -- without <>
+    rcpt_to     text[] NOT NULL             -- without <>; a plain list, or no worker could load the row
+        CHECK (coalesce(array_ndims(rcpt_to), 1) = 1 AND array_position(rcpt_to, NULL) IS NULL),
     state       jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(state) = 'object'),
     headers     bytea NOT NULL,             -- CRLF line ends, without the empty line
     -- Whose share of worker time this counts against: the authenticated account, else the client's address.
@@ -58,7 +59,8 @@ CREATE TABLE pepsi.workqueue (
 ALTER TABLE pepsi.workqueue ALTER headers SET STORAGE EXTERNAL;
 
 -- Few and partial: a message that goes straight through (inserted running, deleted) enters none but the primary key.
-CREATE INDEX workqueue_pending ON pepsi.workqueue (stage, id) WHERE status = 'pending';
+CREATE INDEX workqueue_pending_age ON pepsi.workqueue (stage, received_at) WHERE status = 'pending';
+CREATE INDEX workqueue_pending_sender ON pepsi.workqueue (stage, sender_key, id) WHERE status = 'pending';
 CREATE INDEX workqueue_paused ON pepsi.workqueue (timeout) WHERE status = 'paused';
 CREATE INDEX workqueue_stuck ON pepsi.workqueue (id) WHERE status IN ('failed', 'timeout');
 -- A row with a body of its own number is found by the primary key.

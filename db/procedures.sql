@@ -11,7 +11,7 @@
 --     workqueue_split, workqueue_move, workqueue_blame, and every plain UPDATE of a worker. The worker's status line brings
 --     the dispatcher back to the same claim.
 --   * Writers outside it notify, in their own transaction: workqueue_inject, workqueue_resume, workqueue_retry,
---     workqueue_set_stage, and later keydisc_release and pepsi-failure-bouncer.
+--     workqueue_set_stage, failure_bounce (of pepsi-failure-bouncer), and later keydisc_release.
 --   * No trigger of pepsi.workqueue notifies this channel.
 -- Channel `workqueue_failed` (payload: the id): trigger workqueue_failed_notify, when a row becomes failed or timeout,
 --     whoever writes it. The same trigger stamps state.failed_at.
@@ -414,6 +414,54 @@ END $$;
 
 -- ---------------------------------------------------------------------------------------------- the dispatcher
 
+-- The claim: up to p_limit[s] pending rows of p_stage[s] become running, for all stages in one statement. Of these p_fifo[s]
+-- are the oldest of all, so that no row starves; the others go by fair share: each sender who waits has an account of worker
+-- time (the dispatcher's book: p_book_*, else p_floor[s]); its n-th row counts n times p_cost[s] on top; the rows that come
+-- out least are taken. Senders are found by stepping through an index from one to the next, so the price depends on how
+-- many senders wait, not on how many rows. With more than 2000 of them the later ones (by key) wait for the FIFO share.
+-- The planner settings keep to the indexes whatever the statistics say of a queue that was empty a moment ago.
+CREATE FUNCTION pepsi.workqueue_claim(p_stage text[], p_limit integer[], p_fifo integer[], p_floor bigint[], p_cost bigint[],
+    p_book_stage integer[], p_book_key text[], p_book_time bigint[])
+RETURNS TABLE (id bigint, stage integer, sender_key text)
+LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_bitmapscan = off AS $$
+DECLARE
+    s integer;
+    senders text[];
+    who text;
+    per integer;
+BEGIN
+    FOR s IN 1 .. cardinality(p_stage) LOOP
+        senders := '{}';
+        SELECT w.sender_key INTO who FROM pepsi.workqueue w
+        WHERE w.status = 'pending' AND w.stage = p_stage[s] ORDER BY w.sender_key LIMIT 1;
+        WHILE FOUND AND cardinality(senders) < 2000 LOOP
+            senders := senders || who;
+            SELECT w.sender_key INTO who FROM pepsi.workqueue w
+            WHERE w.status = 'pending' AND w.stage = p_stage[s] AND w.sender_key > who ORDER BY w.sender_key LIMIT 1;
+        END LOOP;
+        CONTINUE WHEN cardinality(senders) = 0;
+        -- twice an equal part each: enough for the least served to catch up, without reading every row of all
+        per := CASE WHEN cardinality(senders) = 1 THEN p_limit[s] ELSE 1 + 2 * p_limit[s] / cardinality(senders) END;
+        RETURN QUERY
+        WITH aged AS MATERIALIZED (
+            SELECT w.id FROM pepsi.workqueue w WHERE w.status = 'pending' AND w.stage = p_stage[s]
+            ORDER BY w.received_at LIMIT least(p_fifo[s], p_limit[s])
+        ), fair AS MATERIALIZED (
+            SELECT c.id, coalesce(b.t, p_floor[s]) + c.n * p_cost[s] AS due FROM unnest(senders) u(key)
+            LEFT JOIN unnest(p_book_stage, p_book_key, p_book_time) b(st, key, t) ON b.st = s AND b.key = u.key
+            CROSS JOIN LATERAL (SELECT r.id, row_number() OVER (ORDER BY r.id) AS n FROM (SELECT w.id FROM pepsi.workqueue w
+                WHERE w.status = 'pending' AND w.stage = p_stage[s] AND w.sender_key = u.key ORDER BY w.id LIMIT per) r) c
+        ), pick AS MATERIALIZED (
+            SELECT a.id FROM aged a
+            UNION ALL
+            (SELECT f.id FROM fair f WHERE f.id NOT IN (SELECT a.id FROM aged a) ORDER BY f.due, f.id
+             LIMIT p_limit[s] - (SELECT count(*) FROM aged))
+        )
+        UPDATE pepsi.workqueue w SET status = 'running' FROM pick WHERE w.id = pick.id AND w.status = 'pending'
+        RETURNING w.id, s, w.sender_key;
+    END LOOP;
+END $$;
+
 -- A worker died with this row, or overran with it: the p_limit-th time of its kind ends it (failed, timeout), before that it is
 -- pending again. Returns whether it ended; NULL when it was not running any more.
 CREATE FUNCTION pepsi.workqueue_blame(p_id bigint, p_overrun boolean, p_limit integer, p_report jsonb) RETURNS boolean
@@ -440,7 +488,8 @@ BEGIN
     ended := CASE WHEN p_overrun THEN overruns ELSE crashes END >= p_limit;
     UPDATE pepsi.workqueue SET
         status = CASE WHEN NOT ended THEN 'pending' WHEN p_overrun THEN 'timeout' ELSE 'failed' END::pepsi.workqueue_status,
-        state = state || jsonb_build_object('dispatch_error', jsonb_build_object(
+        state = CASE WHEN ended THEN state - 'last_error' ELSE state END -- why it ended is the report, not an older attempt
+            || jsonb_build_object('dispatch_error', jsonb_build_object(
             'kind', CASE WHEN p_overrun THEN 'overrun' ELSE 'crash' END, 'stage', st, 'crashes', crashes,
             'overruns', overruns, 'at', to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
             'report', p_report))
@@ -494,7 +543,7 @@ CREATE FUNCTION pepsi.workqueue_retry(p_ids bigint[]) RETURNS integer
 LANGUAGE plpgsql AS $$
 DECLARE n integer;
 BEGIN
-    UPDATE pepsi.workqueue SET status = 'pending', timeout = NULL, state = state - ARRAY['failed_at', 'dispatch_error']
+    UPDATE pepsi.workqueue SET status = 'pending', timeout = NULL, state = state - ARRAY['failed_at', 'failed_stage', 'dispatch_error']
     WHERE id = ANY (p_ids) AND status IN ('paused', 'failed', 'timeout');
     GET DIAGNOSTICS n = ROW_COUNT;
     IF n > 0 THEN
@@ -508,7 +557,7 @@ LANGUAGE plpgsql AS $$
 DECLARE n integer;
 BEGIN
     UPDATE pepsi.workqueue SET stage = p_stage, status = 'pending', timeout = NULL,
-        state = state - ARRAY['failed_at', 'dispatch_error']
+        state = state - ARRAY['failed_at', 'failed_stage', 'dispatch_error']
     WHERE id = ANY (p_ids) AND status <> 'running';
     GET DIAGNOSTICS n = ROW_COUNT;
     IF n > 0 THEN
@@ -525,4 +574,124 @@ LANGUAGE sql STABLE AS $$
     SELECT a.address, t.target FROM pepsi.alias_map a
     LEFT JOIN LATERAL unnest(a.targets) WITH ORDINALITY t(target, o) ON true
     WHERE a.address = ANY (p_names) ORDER BY a.address, t.o
+$$;
+
+-- ---------------------------------------------------------------------------------------------- pepsi-failure-bouncer
+
+-- Texts that may be anything become NULL where they are no time, no address.
+CREATE FUNCTION pepsi.time_or_null(p text) RETURNS timestamptz LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN CASE WHEN p ~ '^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?Z$' THEN p::timestamptz END;
+EXCEPTION WHEN others THEN
+    RETURN NULL;
+END $$;
+CREATE FUNCTION pepsi.inet_or_null(p text) RETURNS inet LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    RETURN regexp_replace(translate(p, '[]', ''), '%[^/]*', '')::inet;
+EXCEPTION WHEN others THEN
+    RETURN NULL;
+END $$;
+
+-- Does the address lie in one of the networks? As core/config/networks.c compares: IPv4 counts as ::ffff:0:0/96.
+CREATE FUNCTION pepsi.address_in(p_ip text, p_networks text[]) RETURNS boolean
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT coalesce((SELECT bool_or(a.ip <<= n.net OR a.mapped <<= n.net)
+        FROM (SELECT i.ip, CASE WHEN family(i.ip) = 4 THEN pepsi.inet_or_null('::ffff:' || host(i.ip))
+                WHEN i.ip <<= '::ffff:0.0.0.0/96' THEN '0.0.0.0'::inet + (i.ip - '::ffff:0.0.0.0'::inet) END AS mapped
+            FROM (SELECT pepsi.inet_or_null(p_ip) AS ip) i) a
+        CROSS JOIN LATERAL (SELECT pepsi.inet_or_null(u) AS net FROM unnest(p_networks) u) n), false)
+$$;
+
+-- Does one verdict of state.auth, {"result","domain"} or a list of such, say pass for this domain or one above it?
+CREATE FUNCTION pepsi.auth_covers(p_verdicts jsonb, p_domain text) RETURNS boolean
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT EXISTS (SELECT FROM jsonb_array_elements(CASE jsonb_typeof(p_verdicts) WHEN 'array' THEN p_verdicts
+            WHEN 'object' THEN jsonb_build_array(p_verdicts) ELSE '[]' END) v
+        CROSS JOIN LATERAL (SELECT lower(rtrim(v ->> 'domain', '.')) AS d) x
+        WHERE v ->> 'result' = 'pass' AND p_domain <> '' AND d <> ''
+          AND (p_domain = d OR (strpos(d, '.') > 0 AND right(p_domain, length(d) + 1) = '.' || d)))
+$$;
+
+-- Is the envelope sender known to be who sent this, so that a report to it reaches him and nobody else? Yes for mail that
+--   * was made here: it came in through no listener;
+--   * came from a signed-in account, or from a client in p_networks (RELAY_NETWORKS): our own users, whom we promised a
+--     report when we took their mail to anywhere;
+--   * passed SPF, DKIM or DMARC for the very domain of the envelope sender, or one above it. A pass for another domain
+--     proves nothing about the address that the report would go to.
+CREATE FUNCTION pepsi.sender_authenticated(p_state jsonb, p_sender text, p_networks text[]) RETURNS boolean
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT (coalesce(p_state #>> '{origin,listener}', '') = '' AND coalesce(p_state #>> '{origin,ip}', '') = '')
+        OR coalesce(p_state #>> '{origin,account}', '') <> ''
+        OR pepsi.address_in(p_state #>> '{origin,ip}', p_networks)
+        OR pepsi.auth_covers(p_state #> '{auth,spf}', d) OR pepsi.auth_covers(p_state #> '{auth,dkim}', d)
+        OR pepsi.auth_covers(p_state #> '{auth,dmarc}', d)
+    FROM (SELECT CASE WHEN strpos(p_sender, '@') > 0 THEN lower(rtrim(substring(p_sender FROM '[^@]*$'), '.')) ELSE '' END AS d) x
+$$;
+
+-- One batch of a sweep: messages that are failed or timeout (p_statuses) for at least p_min_age_us, oldest id first, behind
+-- id p_after (0: a sweep begins), at most p_limit. Each is
+--   deleted  a copy of a mailing list (state.list): a report would count against the member at the list's bounce address;
+--   dropped  its sender is not authenticated (and p_unauthenticated is false): a report would hit a stranger;
+--   moved    to p_stage, pending, with the stage it failed at in state.failed_stage and the recorded error as last_error;
+--            counters of retries and crashes begin anew there. The null sender always goes this way: the bounce stage ends it.
+-- Those at p_stage stay as they are: a report that fails there must not loop. One row is returned for each that was
+-- touched. Notifies `workqueue` when any was moved. Rows that somebody else holds locked are left for the next sweep.
+CREATE FUNCTION pepsi.failure_bounce(p_stage text, p_statuses text[], p_min_age_us bigint, p_unauthenticated boolean,
+    p_networks text[], p_after bigint, p_limit integer)
+RETURNS TABLE (id bigint, action text, mail_from text, stage text, status text, error text, failed_at text)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    r record;
+    moved integer := 0;
+    present timestamptz := clock_timestamp();
+BEGIN
+    -- Without a usable time of failure (lost by hand, or in the future because the clock was put back) the wait begins now.
+    IF p_after = 0 THEN
+        UPDATE pepsi.workqueue w SET state = w.state || jsonb_build_object('failed_at',
+            to_char(present AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))
+        WHERE w.status IN ('failed', 'timeout') AND w.status::text = ANY (p_statuses) AND lower(w.stage) <> lower(p_stage)
+          AND coalesce(pepsi.time_or_null(w.state ->> 'failed_at') > clock_timestamp(), true);
+    END IF;
+    PERFORM set_config('pepsi.outcome', 'discarded', true);
+    FOR r IN
+        WITH due AS MATERIALIZED (
+            SELECT w.id, w.mail_from, w.stage, w.status::text AS status, pepsi.last_error(w.state) AS error,
+                w.state ->> 'failed_at' AS failed_at,
+                CASE WHEN w.state ? 'list' THEN 'deleted'
+                     WHEN w.mail_from = '' OR p_unauthenticated
+                       OR pepsi.sender_authenticated(w.state, w.mail_from, p_networks) THEN 'moved'
+                     ELSE 'dropped' END AS action
+            FROM pepsi.workqueue w
+            WHERE w.id > p_after AND w.status IN ('failed', 'timeout') AND w.status::text = ANY (p_statuses)
+              AND lower(w.stage) <> lower(p_stage)
+              AND pepsi.time_or_null(w.state ->> 'failed_at') <= present - p_min_age_us * interval '1 microsecond'
+            ORDER BY w.id LIMIT p_limit FOR UPDATE SKIP LOCKED),
+        up AS (
+            UPDATE pepsi.workqueue w SET stage = p_stage, status = 'pending', timeout = NULL,
+                state = (w.state - ARRAY['failed_at', 'dispatch_error', 'last_error', 'attempts', 'delay_sent'])
+                    || jsonb_build_object('failed_stage', d.stage)
+                    || CASE WHEN d.error IS NULL THEN '{}' ELSE jsonb_build_object('last_error', d.error) END
+            FROM due d WHERE w.id = d.id AND d.action = 'moved'),
+        gone AS (DELETE FROM pepsi.workqueue w USING due d WHERE w.id = d.id AND d.action <> 'moved')
+        SELECT * FROM due ORDER BY due.id
+    LOOP
+        id := r.id; action := r.action; mail_from := r.mail_from; stage := r.stage; status := r.status;
+        error := r.error; failed_at := r.failed_at;
+        moved := moved + CASE WHEN r.action = 'moved' THEN 1 ELSE 0 END;
+        RETURN NEXT;
+    END LOOP;
+    PERFORM set_config('pepsi.outcome', '', true);
+    IF moved > 0 THEN
+        PERFORM pg_notify('workqueue', '');
+    END IF;
+END $$;
+
+-- How many still wait to be old enough, and in how many microseconds the first of them will be (NULL: none waits).
+CREATE FUNCTION pepsi.failure_wait(p_stage text, p_statuses text[], p_min_age_us bigint, OUT waiting bigint, OUT next_us bigint)
+LANGUAGE sql STABLE AS $$
+    SELECT count(*), (extract(epoch FROM min(coalesce(pepsi.time_or_null(w.state ->> 'failed_at'), now())) - clock_timestamp())
+        * 1000000)::bigint + p_min_age_us
+    FROM pepsi.workqueue w
+    WHERE w.status IN ('failed', 'timeout') AND w.status::text = ANY (p_statuses) AND lower(w.stage) <> lower(p_stage)
 $$;

@@ -6,6 +6,7 @@
 #include "json.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -258,22 +259,36 @@ static int remove_stale(const struct sockaddr_un *sun, struct config_faults *fau
 	return -1;
 }
 
-/* Bound with mode 0600, then given away, then opened to the group: at no moment may a wrong account connect. */
+/* Bound with the mode it keeps (Linux takes that of the socket's own inode), then given away: at no moment may a wrong
+ * account connect. The folder may be another account's, who could put something else under the name: what is given away is
+ * looked at first, through the descriptor that is used for it. */
 static int bind_socket(struct admin *a, const struct sockaddr_un *sun)
 {
 	struct stat st;
-	mode_t before = umask(0177);
+	if (fchmod(a->control_fd, a->owner_gid == NOGROUP ? 0600 : 0660))
+		return -1;
+	mode_t before = umask(0);
 	int rc = bind(a->control_fd, (const struct sockaddr *)sun, sizeof *sun), e = errno;
 	umask(before);
 	errno = e;
-	if (rc || lstat(sun->sun_path, &st))
+	int fd = rc ? -1 : open(sun->sun_path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st)) {
+		rc = -1;
+	} else if (!S_ISSOCK(st.st_mode) || st.st_nlink != 1 || st.st_uid != geteuid()) {
+		errno = EEXIST;
+		rc = -1;
+	} else if (st.st_uid != a->owner_uid || st.st_gid != a->owner_gid) {
+		rc = fchownat(fd, "", a->owner_uid, a->owner_gid, AT_EMPTY_PATH);
+	}
+	e = errno;
+	if (fd >= 0)
+		close(fd);
+	errno = e;
+	if (rc)
 		return -1;
 	a->control_dev = st.st_dev;
 	a->control_ino = st.st_ino;
-	if ((st.st_uid != a->owner_uid || st.st_gid != a->owner_gid) &&
-	    lchown(sun->sun_path, a->owner_uid, a->owner_gid))
-		return -1;
-	return chmod(sun->sun_path, a->owner_gid == NOGROUP ? 0600 : 0660) || listen(a->control_fd, BACKLOG) ? -1 : 0;
+	return listen(a->control_fd, BACKLOG);
 }
 
 int admin_control_bind(struct admin *a, const char *state_dir, struct config_faults *faults)

@@ -10,6 +10,7 @@ enum cli_opt {
 	CLI_CONFIG, CLI_STATE, CLI_LOG, CLI_VERBOSE, CLI_HELP, CLI_VERSION, CLI_JSON,
 	/* for some */
 	CLI_WAIT, CLI_STAGE, CLI_STATUS, CLI_SENDER, CLI_RECIPIENT, CLI_LIMIT, CLI_ALL, CLI_RUNNING,
+	CLI_MESSAGE, CLI_FROM, CLI_TO, CLI_SET, CLI_ONCE, CLI_FAILED_ONLY, CLI_TIMEOUT_ONLY,
 	CLI_N_OPTS
 };
 #define CLI_BIT(o) (1u << (o))
@@ -17,6 +18,12 @@ enum cli_opt {
 #define CLI_FILTER (CLI_BIT(CLI_STAGE) | CLI_BIT(CLI_STATUS) | CLI_BIT(CLI_SENDER) | CLI_BIT(CLI_RECIPIENT))
 
 enum { CLI_POSITIONAL_MAX = 4096 };
+
+/* One occurrence of an option that may stand several times. */
+struct cli_each {
+	enum cli_opt opt;
+	const char *value;
+};
 
 struct cli_args {
 	const struct cli_tool *tool;         /* NULL: none named, or only help or version asked */
@@ -26,6 +33,8 @@ struct cli_args {
 	const char *value[CLI_N_OPTS];       /* of options that take one */
 	const char **pos;                    /* operands, from malloc; free() it */
 	size_t n_pos;
+	const struct cli_each *each;         /* of CLI_TO and CLI_SET, in order; in the same allocation as pos */
+	size_t n_each;
 };
 
 struct cli;

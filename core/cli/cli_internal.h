@@ -38,6 +38,13 @@ struct config *cli_config_load(const struct cli *c, struct config_faults *faults
 struct config *cli_config_need(const struct cli *c);
 void cli_faults_print(const struct config_faults *faults, FILE *f);
 
+/* tool_stage.c. The file of a module named by path (with a '/' or ending in .so) or by name along MODULE_PATH: absolute
+ * path from malloc; NULL after a message. program: its name without folder and ".so". */
+char *cli_module_path(struct cli *c, const char *module, char *program, size_t size);
+/* "number 1..100", "YES/NO": what an option takes. */
+struct pepsi_option;
+void cli_option_type(const struct pepsi_option *o, char *out, size_t size);
+
 /* client.c. Sends {"cmd":cmd,"args":args} (args NULL: none; taken over) and waits for the answer. Returns its "data" (to be
  * put by the caller), or NULL after a message; *ret_status (may be NULL) is CLI_FAILED then. quiet: no message when
  * nobody listens. timeout_ms: for the answer. */
@@ -65,10 +72,12 @@ int tool_queue_set_stage(struct cli *c);
 int tool_config_check(struct cli *c);
 int tool_config_show(struct cli *c);
 int tool_worker(struct cli *c);
+int tool_failure_bouncer(struct cli *c);
 int tool_reload(struct cli *c);
 int tool_stop(struct cli *c);
 int tool_stage_list(struct cli *c);
 int tool_stage_describe(struct cli *c);
+int tool_stage_run(struct cli *c);
 int tool_version(struct cli *c);
 int tool_help(struct cli *c);
 

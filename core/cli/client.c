@@ -10,7 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { ANSWER_MAX = 32 * 1024 * 1024, CHUNK = 64 * 1024 };
+enum { ANSWER_MAX = 32 * 1024 * 1024, ANSWER_DEPTH = 16 * 1024, CHUNK = 64 * 1024 };
 
 int cli_client_find(struct cli *c)
 {
@@ -124,7 +124,8 @@ static int receive(struct cli *c, int64_t deadline)
 
 static struct json_object *parse(struct str line)
 {
-	struct json_tokener *tok = json_tokener_new_ex(16);
+	/* a state may be nested as deep as the database takes it, and is to be seen just then */
+	struct json_tokener *tok = json_tokener_new_ex(ANSWER_DEPTH);
 	struct json_object *o = NULL;
 	if (!tok)
 		return NULL;

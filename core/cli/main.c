@@ -22,10 +22,14 @@ const struct cli_tool cli_tools[] = {
 	{ "config", "check", 0, 0, 0, tool_config_check, "", "check the configuration and report every fault" },
 	{ "config", "show", CLI_BIT(CLI_RUNNING), 0, 0, tool_config_show, "", "show what is configured; secrets masked" },
 	{ "worker", NULL, 0, 1, 1, tool_worker, "STAGE", "run one worker by hand: ids on standard input" },
+	{ "failure-bouncer", NULL, CLI_BIT(CLI_ONCE) | CLI_BIT(CLI_FAILED_ONLY) | CLI_BIT(CLI_TIMEOUT_ONLY), 0, 0,
+	    tool_failure_bouncer, "", "move failed messages to the bounce stage; a service, unless --once" },
 	{ "reload", NULL, 0, 0, 0, tool_reload, "", "make pepsid read its configuration again" },
 	{ "stop", NULL, CLI_BIT(CLI_WAIT), 0, 0, tool_stop, "", "drain and stop pepsid; --wait: until it is gone" },
 	{ "stage", "list", 0, 0, 0, tool_stage_list, "", "list the stage modules along MODULE_PATH" },
-	{ "stage", "describe", 0, 1, 1, tool_stage_describe, "FILE.so", "what a stage module is and which options it takes" },
+	{ "stage", "describe", 0, 1, 1, tool_stage_describe, "MODULE", "what a stage module is and which options it takes" },
+	{ "stage", "run", CLI_BIT(CLI_MESSAGE) | CLI_BIT(CLI_FROM) | CLI_BIT(CLI_TO) | CLI_BIT(CLI_SET) | CLI_BIT(CLI_STAGE), 1, 1,
+	    tool_stage_run, "MODULE", "one message through a module, without daemon or database" },
 	{ "version", NULL, 0, 0, 0, tool_version, "", "show the version" },
 	{ "help", NULL, 0, 0, 2, tool_help, "[TOOL]", "show this help, or a tool's" },
 };
@@ -142,8 +146,9 @@ int tool_version(struct cli *c)
 
 static int setup_log(const struct cli *c)
 {
-	/* a tool speaks through its output; a worker by hand is watched */
-	enum log_level level = c->args.tool && c->args.tool->run == tool_worker ? LOG_LV_INFO : LOG_LV_WARN;
+	/* a tool speaks through its output; a worker by hand is watched, and the bouncer is a service */
+	int (*run)(struct cli *) = c->args.tool ? c->args.tool->run : NULL;
+	enum log_level level = run == tool_worker || run == tool_failure_bouncer ? LOG_LV_INFO : LOG_LV_WARN;
 	const char *text = c->args.value[CLI_LOG];
 	if (text && log_level_parse(str_from(text), &level))
 		return cli_usage(c, "--log: \"%s\" is not error, warn, info, debug or trace", text);

@@ -1,4 +1,4 @@
-/* pepsi stage: what the modules on this machine are. Each is looked at in a describe child. */
+/* pepsi stage list and describe: what the modules on this machine are. Each is looked at in a describe child. */
 #include "cli_internal.h"
 #include "config/schema.h"
 #include "worker/worker.h"
@@ -38,6 +38,19 @@ static const char *type_name(uint32_t type)
 	return type < sizeof names / sizeof *names ? names[type] : "?";
 }
 
+/* A number as the configuration writes it: seconds and octets are numbers there, too. */
+void cli_option_type(const struct pepsi_option *o, char *out, size_t size)
+{
+	bool ranged = o->type == PEPSI_OPT_INT || o->type == PEPSI_OPT_DURATION || o->type == PEPSI_OPT_SIZE;
+	const char *unit = o->type == PEPSI_OPT_DURATION ? " s" : o->type == PEPSI_OPT_SIZE ? " octets" : "";
+	if (o->type == PEPSI_OPT_CHOICE && o->choices)
+		snprintf(out, size, "%s", o->choices);
+	else if (ranged && (o->min || o->max))
+		snprintf(out, size, "%s %" PRId64 "..%" PRId64 "%s", type_name(o->type), o->min, o->max, unit);
+	else
+		snprintf(out, size, "%s", type_name(o->type));
+}
+
 static void add_text(struct json_object *o, const char *key, const char *text)
 {
 	/* a module's text is not ours: what is not UTF-8 must not make the whole answer unreadable */
@@ -67,6 +80,10 @@ static struct json_object *to_json(const struct module_info *m)
 		add_text(opt, "type", type_name(p->type));
 		json_object_object_add(opt, "required", json_object_new_boolean(p->flags & PEPSI_OPTF_REQUIRED));
 		add_text(opt, "default", p->def);
+		if (p->min || p->max) {
+			json_object_object_add(opt, "min", json_object_new_int64(p->min));
+			json_object_object_add(opt, "max", json_object_new_int64(p->max));
+		}
 		add_text(opt, "choices", p->choices);
 		add_text(opt, "help", p->help);
 		json_object_array_add(options, opt);
@@ -86,7 +103,7 @@ static void field(const char *head, const char *text)
 static void print_module(const struct module_info *m)
 {
 	struct buf caps = BUF_INIT(256);
-	struct cli_table t = { .heads = { "OPTION", "TYPE", "DEFAULT", "MEANING" }, .max = { 40, 0, 40, 100 }, .n = 4 };
+	struct cli_table t = { .heads = { "OPTION", "TYPE", "DEFAULT", "MEANING" }, .max = { 40, 60, 40, 100 }, .n = 4 };
 	char abi[32];
 	caps_text(m->caps, &caps);
 	snprintf(abi, sizeof abi, "%u.%u", m->abi_major, m->abi_minor);
@@ -100,8 +117,10 @@ static void print_module(const struct module_info *m)
 	buf_free(&caps);
 	for (size_t i = 0; i < m->n_options; i++) {
 		const struct pepsi_option *p = &m->options[i];
+		char type[200];
+		cli_option_type(p, type, sizeof type);
 		cli_table_cell(&t, str_from(p->name));
-		cli_table_cell(&t, str_from(p->type == PEPSI_OPT_CHOICE && p->choices ? p->choices : type_name(p->type)));
+		cli_table_cell(&t, str_from(type));
 		cli_table_cell(&t, str_from(p->def ? p->def : p->flags & PEPSI_OPTF_REQUIRED ? "(required)" : "-"));
 		cli_table_cell(&t, str_from(p->help ? p->help : ""));
 	}
@@ -121,13 +140,36 @@ static void program_of(const char *path, char *out, size_t size)
 	snprintf(out, size, "%.*s", STR_ARG(s));
 }
 
+char *cli_module_path(struct cli *c, const char *module, char *program, size_t size)
+{
+	char *path;
+	program_of(module, program, size);
+	if (strchr(module, '/') || str_iends(str_from(module), STR(".so"))) {
+		path = realpath(module, NULL);
+		if (!path)
+			cli_fail("%s: %s", module, strerror(errno));
+		return path;
+	}
+	/* by name, as PROGRAM does it; a configuration that is not there means the defaults */
+	struct config_faults *faults = config_faults_new();
+	struct config *conf = faults ? cli_config_load(c, faults) : NULL;
+	path = conf ? worker_module_path(conf, module) : NULL;
+	if (conf && !path) {
+		char *along = config_path(conf, "pepsi", "MODULE_PATH");
+		cli_fail("no %s.so along MODULE_PATH %s; a file is named with its folder: ./%s.so", module, along ? along : "", module);
+		free(along);
+	}
+	config_free(conf);
+	config_faults_free(faults);
+	return path;
+}
+
 int tool_stage_describe(struct cli *c)
 {
 	struct module_info m = { .name = NULL };
-	char program[NAME_MAX + 1], *path = realpath(c->args.pos[0], NULL);
+	char program[NAME_MAX + 1], *path = cli_module_path(c, c->args.pos[0], program, sizeof program);
 	if (!path)
-		return cli_fail("%s: %s", c->args.pos[0], strerror(errno));
-	program_of(c->args.pos[0], program, sizeof program);
+		return CLI_FAILED;
 	worker_describe(program, path, NULL, NULL, &m);
 	int rc = m.error ? CLI_FAILED : CLI_DONE;
 	if (c->json) {
@@ -181,6 +223,10 @@ static void list_file(struct list *l, const char *folder, const char *file)
 	} else {
 		cli_table_cell(&l->table, str_from(program));
 		cli_table_cell(&l->table, str_from(m.version ? m.version : "-"));
+		if (m.error)
+			cli_table_cell(&l->table, STR("-"));
+		else
+			cli_table_cellf(&l->table, "%u.%u", m.abi_major, m.abi_minor);
 		cli_table_cell(&l->table, str_from(m.error ? "broken" : load_name(m.load_class)));
 		cli_table_cell(&l->table, str_from(m.error ? m.error : m.summary ? m.summary : ""));
 	}
@@ -221,7 +267,7 @@ static void list_beside(struct list *l)
 
 int tool_stage_list(struct cli *c)
 {
-	struct list l = { .table = { .heads = { "MODULE", "VERSION", "LOAD", "SUMMARY" }, .max = { 60, 20, 0, 120 }, .n = 4 } };
+	struct list l = { .table = { .heads = { "MODULE", "VERSION", "ABI", "LOAD", "SUMMARY" }, .max = { 60, 20, 0, 0, 120 }, .n = 5 } };
 	struct config_faults *faults = config_faults_new();
 	struct config *conf = faults ? cli_config_load(c, faults) : NULL;
 	char *path = conf ? config_path(conf, "pepsi", "MODULE_PATH") : NULL;

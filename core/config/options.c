@@ -78,7 +78,7 @@ static const struct pepsi_option listener[] = {
 static const struct pepsi_option pepsi_ingress[] = {
 	DURATION("DISPATCH_WAKE_INTERVAL", SCHEMA_F_US, "5 ms", 0, 10 * SECOND_US,
 	    "how long arrivals are gathered before the dispatcher is woken for them"),
-	SIZE("MESSAGE_MEMORY", 0, "256 MiB", 1 * MIB, 1024 * GIB, "memory for messages of all sessions together; beyond it, 452"),
+	SIZE("MESSAGE_MEMORY", 0, "192 MiB", 1 * MIB, 1024 * GIB, "memory for messages of all sessions together, envelopes included; beyond it, 452"),
 	SIZE("SPOOL_THRESHOLD", 0, "1 MiB", 0, 1 * GIB, "larger messages are received into an unlinked temporary file"),
 	PATH("SPOOL_DIR", 0, "$STATE_DIR/spool", "folder of those temporary files"),
 	INT("ADMISSION_BATCH", 0, "100", 1, 10000, "messages in one commit"),
@@ -90,8 +90,8 @@ static const struct pepsi_option pepsi_dispatch[] = {
 	DURATION("POLL_INTERVAL", 0, "30 s", 1, DAY, "heartbeat: how often the queue is looked at when nothing was notified"),
 	DURATION("MAX_RUNTIME", 0, "5 min", 1, 7 * DAY, "longest time a worker may take for one message, then it is killed"),
 	DURATION("WORKER_IDLE_TIMEOUT", 0, "60 s", 1, DAY, "a worker without work for so long ends"),
-	DURATION("FAIR_HALF_LIFE", SCHEMA_F_NO_EFFECT, "10 min", 1, 30 * DAY, "how fast the fair share forgets what a sender has used"),
-	INT("FAIR_FIFO_PERCENT", SCHEMA_F_NO_EFFECT, "10", 0, 100, "share of places given by age alone, so that nobody starves"),
+	DURATION("FAIR_HALF_LIFE", 0, "10 min", 1, 30 * DAY, "how fast the fair share forgets what a sender has used"),
+	INT("FAIR_FIFO_PERCENT", 0, "10", 0, 100, "share of places given by age alone, so that nobody starves"),
 	DURATION("LAUNCH_COOLDOWN", 0, "5 s", 1, HOUR, "pause after a worker could not start, doubled up to a minute"),
 	INT("MAX_CRASHES", 0, "3", 1, 100, "worker crashes on one message, then it is failed"),
 };
@@ -102,9 +102,10 @@ static const struct pepsi_option pepsi_httpd[] = {
 };
 
 static const struct pepsi_option failure_bouncer[] = {
-	STAGE("BOUNCE_STAGE", 0, "stage that turns failed messages into bounces; runs pepsi-stage-bounce"),
-	DURATION("MIN_AGE", 0, "1 h", 0, 30 * DAY, "how long a failed message waits for an operator first"),
-	BOOL("BOUNCE_UNAUTHENTICATED", 0, "NO", "also bounce mail of senders nobody vouched for (backscatter)"),
+	STAGE("BOUNCE_STAGE", 0, "stage that failed messages are moved to; runs pepsi-stage-bounce, or leads there. pepsi-failure-bouncer needs it"),
+	DURATION("MIN_AGE", 0, "1 h", 0, 30 * DAY, "how long a message must have been failed, so that an operator may help it first"),
+	BOOL("BOUNCE_UNAUTHENTICATED", 0, "NO", "also bounce mail whose sender is not authenticated, instead of dropping it with a warning: it hits strangers when the "
+	    "sender was forged (backscatter)"),
 };
 
 static const struct pepsi_option pepsi_dns[] = {
@@ -137,7 +138,7 @@ static const struct schema_section sections[] = {
 	{ "pepsi-ingress", pepsi_ingress, COUNT(pepsi_ingress), "Reception.", 0 },
 	{ "pepsi-dispatch", pepsi_dispatch, COUNT(pepsi_dispatch), "Distribution of work to stages.", 0 },
 	{ "pepsi-httpd", pepsi_httpd, COUNT(pepsi_httpd), "Health and metrics over HTTP.", 0 },
-	{ "pepsi-failure-bouncer", failure_bouncer, COUNT(failure_bouncer), "Bouncing of failed messages.", SCHEMA_F_NO_EFFECT },
+	{ "pepsi-failure-bouncer", failure_bouncer, COUNT(failure_bouncer), "Bouncing of failed messages, by pepsi-failure-bouncer.", 0 },
 	{ "pepsi-dns", pepsi_dns, COUNT(pepsi_dns), "Name resolution.", SCHEMA_F_NO_EFFECT },
 	{ "stage-*", stage, COUNT(stage),
 	    "One stage each; the name behind the dash is what NEXT_STAGE and the queue call it. Fresh mail begins at init. "

@@ -215,20 +215,25 @@ int boot_configure(const struct boot *b, struct buf *blob, struct table *t, stru
 static int make_dir(const char *path, mode_t mode, const struct account *owner)
 {
 	struct stat st;
+	int fd, bad;
 	if (mkdir(path, mode) && errno != EEXIST) {
 		log_error(NULL, "event=state-folder path=%s reason=%s", log_qz(path), log_qz(strerror(errno)));
 		return -1;
 	}
-	if (lstat(path, &st) || !S_ISDIR(st.st_mode)) {
+	/* looked at and changed through one descriptor: its parent may be another account's, who could put a link there */
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 && (errno == ENOTDIR || errno == ELOOP)) {
 		log_error(NULL, "event=state-folder path=%s reason=\"not a folder\"", log_qz(path));
 		return -1;
 	}
-	if (geteuid() == 0 && (st.st_uid != owner->uid || st.st_gid != owner->gid) &&
-	    (lchown(path, owner->uid, owner->gid) || chmod(path, mode))) {
+	bad = fd < 0 || fstat(fd, &st);
+	if (!bad && geteuid() == 0 && (st.st_uid != owner->uid || st.st_gid != owner->gid))
+		bad = fchown(fd, owner->uid, owner->gid) || fchmod(fd, mode);
+	if (bad)
 		log_error(NULL, "event=state-folder path=%s reason=%s", log_qz(path), log_qz(strerror(errno)));
-		return -1;
-	}
-	return 0;
+	if (fd >= 0)
+		close(fd);
+	return bad ? -1 : 0;
 }
 
 /* Can the account walk down to the folder? A clear word here saves a riddle later. */
@@ -270,6 +275,14 @@ int boot_state_dir(const struct table *t)
 	if (stat(t->state_dir, &st) == 0 && (st.st_mode & S_ISVTX || strchr(t->state_dir + 1, '/') == NULL)) {
 		log_error(NULL, "event=state-folder path=%s reason=\"this folder belongs to everybody; name one of pepsid's own\"",
 		    log_qz(t->state_dir));
+		return -1;
+	}
+	/* accounts that were made, or named, later: PostgreSQL would only say that it is not allowed to */
+	snprintf(path, sizeof path, "%s/postgres", t->state_dir);
+	if (geteuid() == 0 && t->embedded && !lstat(path, &st) && st.st_uid != t->cluster.uid) {
+		log_error(NULL, "event=state-folder path=%s reason=\"it belongs to uid %u, not to %s, which runs the database\" "
+				"hint=\"hand it over with chown -R, and the Maildirs too; or name the former account in [pepsi] USER\"",
+		    log_qz(path), (unsigned)st.st_uid, t->cluster.name);
 		return -1;
 	}
 	if (make_dir(t->state_dir, 0755, &t->cluster) || check_reach(t->state_dir, &t->cluster) ||

@@ -8,7 +8,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-int channel_send(int sock, const struct channel_msg *m, int fd)
+enum { STEP_MS = 100 };
+
+int channel_send(int sock, const struct channel_msg *m, int fd, int patience_ms)
 {
 	union {
 		char b[CMSG_SPACE(sizeof fd)];
@@ -26,14 +28,19 @@ int channel_send(int sock, const struct channel_msg *m, int fd)
 		memcpy(CMSG_DATA(c), &fd, sizeof fd);
 	}
 	for (;;) {
-		ssize_t n = sendmsg(sock, &h, MSG_NOSIGNAL);
+		ssize_t n = sendmsg(sock, &h, MSG_NOSIGNAL | MSG_DONTWAIT);
 		if (n == (ssize_t)sizeof *m)
 			return 0;
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0 && (errno == EAGAIN || errno == ENOBUFS)) {
+			/* for ever by default; the other side may be waiting for us, so one of the two must not */
 			struct pollfd p = { .fd = sock, .events = POLLOUT };
-			poll(&p, 1, 100);
+			if (patience_ms >= 0 && (patience_ms -= STEP_MS) < 0) {
+				errno = ETIMEDOUT;
+				return -1;
+			}
+			poll(&p, 1, STEP_MS);
 			continue;
 		}
 		return -1;

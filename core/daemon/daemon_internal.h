@@ -38,8 +38,8 @@ struct channel_msg {
 	int32_t pid, status;
 	char stage[64];
 };
-/* 0 or -1 (errno). fd -1: none. Blocks while the socket is full: its messages are few and small. */
-int channel_send(int sock, const struct channel_msg *m, int fd);
+/* 0 or -1 (errno). fd -1: none. Blocks while the socket is full, about patience_ms at most (then ETIMEDOUT; -1: for ever). */
+int channel_send(int sock, const struct channel_msg *m, int fd, int patience_ms);
 /* 1: got one (*ret_fd -1 or a descriptor the caller owns). 0: nothing now (EAGAIN). -1: the other side is gone. */
 int channel_recv(int sock, struct channel_msg *ret, int *ret_fd);
 /* A sealed memfd holding s; -1. */

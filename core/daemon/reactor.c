@@ -28,7 +28,7 @@ enum {
 	BODY_GC_S = 600,
 };
 
-enum { DB_ADMISSION, DB_DISPATCH, DB_LISTEN, DB_VIEWS, DB_COUNT };
+enum { DB_ADMISSION, DB_ADMISSION_LARGE, DB_DISPATCH, DB_LISTEN, DB_VIEWS, DB_COUNT };
 
 struct waiting_reload {
 	SLIST_ENTRY(waiting_reload) link;
@@ -51,12 +51,12 @@ struct reactor {
 	SLIST_HEAD(, waiting_reload) reloads;
 };
 
-static const char *const db_name[DB_COUNT] = { "admission", "dispatch", "listen", "views" };
-static const char *const db_role[DB_COUNT] = { "pepsi-ingress", "pepsi", "pepsi", "pepsi" };
+static const char *const db_name[DB_COUNT] = { "admission", "admission_large", "dispatch", "listen", "views" };
+static const char *const db_role[DB_COUNT] = { "pepsi-ingress", "pepsi-ingress", "pepsi", "pepsi", "pepsi" };
 
 static void tell_spawner(struct reactor *r, const struct channel_msg *m)
 {
-	if (channel_send(r->channel, m, -1))
+	if (channel_send(r->channel, m, -1, -1))
 		log_error(NULL, "event=spawner-gone reason=%s", log_qz(strerror(errno)));
 }
 
@@ -144,7 +144,7 @@ static void on_notify(void *arg, const char *channel, const char *payload)
 static int open_databases(struct reactor *r)
 {
 	static const char *const channels[] = { "workqueue", "config_changed" };
-	static const char *const app[DB_COUNT] = { "pepsi admission", "pepsi dispatch", "pepsi listen", "pepsi views" };
+	static const char *const app[DB_COUNT] = { "pepsi admission", "pepsi admission large", "pepsi dispatch", "pepsi listen", "pepsi views" };
 	char conninfo[1024];
 	if (boot_conninfo(r->config, r->table, conninfo, sizeof conninfo))
 		return -1;
@@ -397,7 +397,7 @@ static int run(struct reactor *r)
 		return 1;
 	sink = (struct ingress_sink){ r->dispatch, dispatch_reserve, dispatch_unreserve, dispatch_hand_off, dispatch_wake_sink };
 	if (dispatch_start(r->dispatch, r->db[DB_DISPATCH]) ||
-	    ingress_start(r->ingress, r->base, r->db[DB_ADMISSION], &sink) ||
+	    ingress_start(r->ingress, r->base, r->db[DB_ADMISSION], r->db[DB_ADMISSION_LARGE], &sink) ||
 	    admin_start(r->admin, r->base, r->db[DB_VIEWS], &source))
 		return 1;
 

@@ -21,6 +21,7 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -29,7 +30,9 @@ enum {
 	WORKERS_MAX = 4096,
 	STOP_GRACE_US = 40 * 1000 * 1000,
 	CLUSTER_STOP_US = 20 * 1000 * 1000,
-	REACTOR_DEATHS = 10,          /* within REACTOR_WINDOW_US: give up, the service manager decides */
+	REACTOR_DEAF_MS = 10 * 1000,
+	REACTOR_DEATHS = 40,          /* within REACTOR_WINDOW_US: give up, the service manager decides */
+	REACTOR_AT_ONCE = 3,          /* deaths in ten seconds that are answered at once; then one start a second */
 	REACTOR_WINDOW_US = 60 * 1000 * 1000,
 	EXIT_CONFIG_REFUSED = 78,     /* the reactor cannot take its configuration (a port in use): no use trying again */
 };
@@ -66,6 +69,15 @@ static void notify_manager(const char *text)
 	sendto(fd, text, strlen(text), MSG_NOSIGNAL, (struct sockaddr *)&a,
 	    (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path)));
 	close(fd);
+}
+
+/* A reactor that does not listen for ten seconds is none; and it may be waiting for us, which would be for ever. */
+static void tell_reactor(struct spawner *s, const struct channel_msg *m, int fd)
+{
+	if (s->channel < 0 || channel_send(s->channel, m, fd, REACTOR_DEAF_MS) == 0 || errno != ETIMEDOUT)
+		return; /* gone: its exit comes as a signal */
+	log_error(NULL, "event=reactor-deaf pid=%d hint=\"killing it\"", (int)s->reactor);
+	kill(s->reactor, SIGKILL);
 }
 
 static void own_name(const char *name)
@@ -150,7 +162,7 @@ static void start_worker(struct spawner *s, const struct channel_msg *m)
 	pid_t parent = getpid(), pid = -1;
 	int sv[2];
 	if (!st || s->n_workers == WORKERS_MAX || s->stopping || make_pair(sv)) {
-		channel_send(s->channel, &answer, -1);
+		tell_reactor(s, &answer, -1);
 		return;
 	}
 	pid = fork();
@@ -163,13 +175,13 @@ static void start_worker(struct spawner *s, const struct channel_msg *m)
 	close(sv[1]);
 	if (pid < 0) {
 		close(sv[0]);
-		channel_send(s->channel, &answer, -1);
+		tell_reactor(s, &answer, -1);
 		return;
 	}
 	s->workers[s->n_workers++] = pid;
 	answer.op = CH_STARTED;
 	answer.pid = pid;
-	channel_send(s->channel, &answer, sv[0]);
+	tell_reactor(s, &answer, sv[0]);
 	close(sv[0]);
 }
 
@@ -198,7 +210,7 @@ static void begin_stop(struct spawner *s, int status)
 	notify_manager("STOPPING=1");
 	s->reactor_at = s->schema_at = s->postgres_at = 0;
 	if (s->reactor)
-		channel_send(s->channel, &m, -1);
+		tell_reactor(s, &m, -1);
 }
 
 static void reload(struct spawner *s)
@@ -227,7 +239,7 @@ static void reload(struct spawner *s)
 	}
 	if (s->reactor) {
 		int fd = channel_memfd("pepsi-config", buf_str(r == 0 ? s->blob : &faults));
-		channel_send(s->channel, &m, fd);
+		tell_reactor(s, &m, fd);
 		if (fd >= 0)
 			close(fd);
 	}
@@ -289,12 +301,17 @@ static void reactor_died(struct spawner *s, int status)
 	}
 	log_error(NULL, "event=reactor-died status=0x%x hint=\"starting another\"", status);
 	s->deaths[s->n_deaths++ % REACTOR_DEATHS] = now;
-	if (s->n_deaths >= REACTOR_DEATHS && now - s->deaths[s->n_deaths % REACTOR_DEATHS] < REACTOR_WINDOW_US) {
+	unsigned minute = 0, lately = 0;
+	for (unsigned i = 0; i < REACTOR_DEATHS && i < s->n_deaths; i++) {
+		minute += now - s->deaths[i] < REACTOR_WINDOW_US;
+		lately += now - s->deaths[i] < 10 * US_PER_S;
+	}
+	if (minute == REACTOR_DEATHS) {
 		log_error(NULL, "event=giving-up reason=\"the reactor died %d times within a minute\"", REACTOR_DEATHS);
 		begin_stop(s, 1);
 		return;
 	}
-	s->reactor_at = now + (s->n_deaths > 3 ? US_PER_S : 50 * 1000);
+	s->reactor_at = now + (lately > REACTOR_AT_ONCE ? US_PER_S : 50 * 1000);
 }
 
 static void postgres_died(struct spawner *s, int status)
@@ -349,7 +366,7 @@ static void child_exited(struct spawner *s, pid_t pid, int status)
 				struct channel_msg m = { .op = CH_EXITED, .pid = pid, .status = status };
 				s->workers[i] = s->workers[--s->n_workers];
 				if (s->channel >= 0)
-					channel_send(s->channel, &m, -1);
+					tell_reactor(s, &m, -1);
 				break;
 			}
 	}
@@ -432,8 +449,14 @@ static bool stop_step(struct spawner *s, int64_t now)
 static int take_lock(struct spawner *s)
 {
 	char path[PATH_MAX + 32];
+	struct stat st;
 	snprintf(path, sizeof path, "%s/run/pepsid.lock", s->t->state_dir);
-	s->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+	s->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
+	/* the folder is another account's: what lies there under this name may be a link to something of ours */
+	if (s->lock >= 0 && (fstat(s->lock, &st) || !S_ISREG(st.st_mode) || st.st_nlink != 1 || st.st_uid != geteuid())) {
+		log_error(NULL, "event=lock path=%s reason=\"not a file that pepsid made\"", log_qz(path));
+		return -1;
+	}
 	for (int i = 0; s->lock >= 0 && i < 50; i++) { /* one that is just dying may need a moment */
 		if (flock(s->lock, LOCK_EX | LOCK_NB) == 0) {
 			char pid[32];

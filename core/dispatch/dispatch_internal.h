@@ -1,7 +1,9 @@
 /* Shared inside core/dispatch: the structures, and which file owns what.
- *   loop.c    claims, wake-ups, due rows, start, stop, reload
+ *   claim.c   which rows to take
+ *   loop.c    wake-ups, due rows, start, stop, reload
  *   pool.c    worker processes: growth, idling, recycling, overruns, death
  *   flight.c  dealing flights out, datagrams down, status lines up
+ *   fair.c    whose message is next
  *   repair.c  what a dead worker left: look up, blame, release
  *   stats.c   counters, their flush, status and metrics */
 #ifndef PEPSI_DISPATCH_INTERNAL_H
@@ -11,18 +13,25 @@
 
 #include "base/log.h"
 #include "base/map.h"
+#include "fair.h"
 
 #include <sys/queue.h>
 
 enum {
-	/* A worker is given at most as much work ahead as it does in this time: what is sent cannot be taken back. */
+	/* A worker is given at most as much work ahead as it does in this time: what is sent cannot be taken back. Much for
+	 * fast stages, whose workers commit many outcomes at once; one at a time for slow ones, where a message would wait for
+	 * what is ahead of it although another worker is free. */
 	DEPTH_TARGET_US = 40 * 1000,
+	DEPTH_SLOW_US = 5 * 1000,       /* a stage that takes this long for a message is slow */
 	/* Below this much work ahead of it a worker is given more before another one is woken: larger commits, fewer
 	 * processes in play, and a surplus cools down. It is also what packing may cost a message in waiting. */
 	PACK_TARGET_US = 3 * 1000,
 	DEPTH_UNKNOWN = 2,              /* until the first answers tell how fast the stage is */
 	WORKER_BYTES_MAX = 16 << 20,    /* content sent ahead to one worker */
 	STAGE_BYTES_MAX = 64 << 20,     /* content kept in the backlog of one stage; more is read from the database */
+	/* Messages straight from the ingress may wait here beyond QUEUE_LIMIT x PARALLELISM (which bounds what is claimed): a
+	 * burst that is worked off in a second or two need not go through the database and back. */
+	HAND_OFF_EXTRA = 2000,
 	SOUR_DELAY_US = 2 * 1000 * 1000, /* a row whose worker could not write it waits this long */
 	TICK_MS = 250,                  /* overruns, idle workers, cool-downs */
 	STATS_FLUSH_US = 60 * 1000 * 1000,
@@ -37,10 +46,14 @@ enum {
 /* A row this process holds. In exactly one list: its stage's backlog, its worker's flights, or its stage's repairs. */
 struct flight {
 	TAILQ_ENTRY(flight) link;
+	TAILQ_ENTRY(flight) mine; /* in its sender's list, while in the backlog and no suspect */
 	int64_t id;
 	struct stage *stage;
+	struct sender *from;
+	double charged_us;      /* to the sender's account when it was given to a worker, an estimate */
 	struct worker *worker;  /* NULL in the backlog */
 	bool suspect;           /* was in a worker that died with others: travels alone */
+	bool waits_as_suspect;  /* which of the stage's two waiting lists it is in */
 	bool sent;
 	struct buf record;      /* wire record with content, until sent; empty: the id alone goes */
 	int body_fd;            /* goes with the record; -1 */
@@ -90,8 +103,9 @@ struct stage {
 	unsigned early_kills;   /* workers in a row that somebody killed before they were ready */
 	char trouble[160];      /* why the last launch failed; empty: fine */
 
-	struct flight_list backlog, repairs;
-	unsigned n_backlog, n_repairs, n_suspects;
+	struct flight_list backlog, suspects, repairs; /* backlog: by age; the senders' own lists run through it */
+	unsigned n_backlog, n_repairs, n_suspects;   /* n_backlog: with the waiting suspects; n_suspects: wherever they are */
+	struct fair_book book;
 	unsigned in_flight;     /* all flights: backlog, workers, repairs, sour */
 	unsigned reserved;      /* places promised to the ingress */
 	size_t backlog_bytes;
@@ -132,7 +146,8 @@ struct dispatch {
 	unsigned repairs_running;
 	struct claim_call *claim;
 	int64_t last_poll, last_sweep, last_flush;
-	int64_t poll_interval_us, idle_timeout_us, cooldown_us;
+	int64_t poll_interval_us, idle_timeout_us, cooldown_us, half_life_us, last_decay;
+	unsigned fifo_percent;
 	unsigned max_crashes;
 
 	struct sour *sour;
@@ -154,6 +169,10 @@ void dispatch_turn_soon(struct dispatch *d);
 void dispatch_due_soon(struct dispatch *d);
 void dispatch_sour_add(struct dispatch *d, struct stage *st, int64_t id, int64_t delay_us);
 
+/* claim.c */
+int dispatch_claim_init(struct dispatch *d);
+void dispatch_claim(struct dispatch *d);
+
 /* pool.c */
 void pool_grow(struct dispatch *d, struct stage *st);
 void pool_tick(struct dispatch *d, int64_t now);
@@ -162,7 +181,10 @@ void pool_worker_gone(struct dispatch *d, struct worker *w);
 void pool_forget(struct dispatch *d, struct worker *w);
 
 /* flight.c */
-struct flight *flight_new(struct dispatch *d, struct stage *st, int64_t id);
+struct flight *flight_new(struct dispatch *d, struct stage *st, int64_t id, const char *sender_key);
+void flight_wait(struct flight *f, bool front);           /* into the backlog, with its counts */
+void flight_leave_backlog(struct flight *f);
+struct flight *flight_waiting(struct stage *st);          /* any flight of the backlog, or NULL */
 void flight_free(struct dispatch *d, struct flight *f);   /* out of all lists, counts corrected */
 void flight_over(struct dispatch *d, struct flight *f);   /* answered: freed, and begun anew where it was claimed meanwhile */
 void flight_to_backlog(struct dispatch *d, struct flight *f, bool front);

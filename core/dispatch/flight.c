@@ -6,17 +6,21 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 enum { READY_LINE = 2 }; /* octets */
 
-struct flight *flight_new(struct dispatch *d, struct stage *st, int64_t id)
+struct flight *flight_new(struct dispatch *d, struct stage *st, int64_t id, const char *sender_key)
 {
 	struct flight *f = calloc(1, sizeof *f);
-	if (!f)
+	struct sender *from = fair_sender(&st->book, sender_key ? sender_key : "");
+	if (!f || !from) {
+		free(f);
 		return NULL;
+	}
 	f->id = id;
 	f->stage = st;
 	f->body_fd = -1;
@@ -26,6 +30,8 @@ struct flight *flight_new(struct dispatch *d, struct stage *st, int64_t id)
 		free(f);
 		return NULL;
 	}
+	f->from = from;
+	fair_hold(&st->book, from);
 	st->in_flight++;
 	return f;
 }
@@ -51,11 +57,39 @@ static void leave_worker(struct flight *f)
 	f->sent = false;
 }
 
-static void leave_backlog(struct flight *f)
+void flight_wait(struct flight *f, bool front)
 {
-	TAILQ_REMOVE(&f->stage->backlog, f, link);
-	f->stage->n_backlog--;
-	f->stage->backlog_bytes -= f->octets;
+	struct stage *st = f->stage;
+	struct flight_list *l = f->suspect ? &st->suspects : &st->backlog;
+	f->waits_as_suspect = f->suspect;
+	if (front)
+		TAILQ_INSERT_HEAD(l, f, link);
+	else
+		TAILQ_INSERT_TAIL(l, f, link);
+	if (!f->suspect)
+		fair_put(&st->book, f->from, f, front);
+	st->n_backlog++;
+	st->backlog_bytes += f->octets;
+	f->since = clock_mono_us();
+}
+
+void flight_leave_backlog(struct flight *f)
+{
+	struct stage *st = f->stage;
+	if (f->waits_as_suspect) {
+		TAILQ_REMOVE(&st->suspects, f, link);
+	} else {
+		TAILQ_REMOVE(&st->backlog, f, link);
+		fair_take(&st->book, f->from, f);
+	}
+	st->n_backlog--;
+	st->backlog_bytes -= f->octets;
+}
+
+struct flight *flight_waiting(struct stage *st)
+{
+	struct flight *f = TAILQ_FIRST(&st->suspects);
+	return f ? f : TAILQ_FIRST(&st->backlog);
 }
 
 void flight_free(struct dispatch *d, struct flight *f)
@@ -64,9 +98,10 @@ void flight_free(struct dispatch *d, struct flight *f)
 	if (f->worker)
 		leave_worker(f);
 	else
-		leave_backlog(f);
+		flight_leave_backlog(f);
 	if (f->suspect)
 		f->stage->n_suspects--;
+	fair_release(&f->stage->book, f->from);
 	f->stage->in_flight--;
 	map_del(&d->flights, (uint64_t)f->id);
 	drop_content(f);
@@ -78,57 +113,58 @@ void flight_free(struct dispatch *d, struct flight *f)
 void flight_over(struct dispatch *d, struct flight *f)
 {
 	struct stage *then = f->then;
+	char key[FAIR_KEY_MAX + 1];
 	int64_t id = f->id;
+	snprintf(key, sizeof key, "%s", f->from->key);
 	flight_free(d, f);
 	if (!then)
 		return;
-	f = d->stopping ? NULL : flight_new(d, then, id);
+	f = d->stopping ? NULL : flight_new(d, then, id, key);
 	if (!f) {
 		dispatch_sour_add(d, then, id, 0);
 		return;
 	}
-	TAILQ_INSERT_TAIL(&then->backlog, f, link);
-	then->n_backlog++;
+	flight_wait(f, false);
 	dispatch_turn_soon(d);
 }
 
 void flight_to_backlog(struct dispatch *d, struct flight *f, bool front)
 {
-	struct stage *st = f->stage;
-	if (f->worker)
+	if (f->worker) {
 		leave_worker(f);
-	if (front)
-		TAILQ_INSERT_HEAD(&st->backlog, f, link);
-	else
-		TAILQ_INSERT_TAIL(&st->backlog, f, link);
-	st->n_backlog++;
-	st->backlog_bytes += f->octets;
-	f->since = clock_mono_us();
+		fair_charge(f->from, -f->charged_us); /* it was not worked on, or will be charged anew */
+		f->charged_us = 0;
+	}
+	flight_wait(f, front);
 	dispatch_turn_soon(d);
 }
 
-/* How many messages a worker of this stage may hold: as many as it does in DEPTH_TARGET_US. */
+/* How many messages a worker of this stage may hold. */
 unsigned flight_depth(const struct stage *st)
 {
 	if (!st->avg_us)
 		return st->queue_limit < DEPTH_UNKNOWN ? st->queue_limit : DEPTH_UNKNOWN;
+	if (st->avg_us >= DEPTH_SLOW_US)
+		return 1;
 	int64_t depth = DEPTH_TARGET_US / st->avg_us + 1;
 	return depth > st->queue_limit ? st->queue_limit : (unsigned)depth;
 }
 
+static bool has_room(const struct stage *st, const struct worker *w)
+{
+	return w->state == WORKER_READY && !w->worn && (!st->max_messages || w->served + w->n_flights < st->max_messages) &&
+	       w->bytes < WORKER_BYTES_MAX;
+}
+
 /* The worker for the next flight: the first that has less than PACK_TARGET_US ahead of it, else the least laden; none
- * when all have what they may hold. A suspect needs an empty one and keeps it to itself. */
-static struct worker *pick(struct stage *st, const struct flight *f)
+ * when all have what they may hold. `kept` is being emptied for a suspect. */
+static struct worker *pick(struct stage *st, const struct worker *kept)
 {
 	struct worker *w, *least = NULL;
 	unsigned depth = flight_depth(st), pack = st->avg_us ? (unsigned)(PACK_TARGET_US / st->avg_us) + 1 : 1;
 	TAILQ_FOREACH(w, &st->workers, link) {
 		const struct flight *first = TAILQ_FIRST(&w->flights);
-		if (w->state != WORKER_READY || w->worn || (st->max_messages && w->served + w->n_flights >= st->max_messages))
-			continue;
-		if (first && (first->suspect || f->suspect))
-			continue;
-		if (w->n_flights >= depth || w->bytes >= WORKER_BYTES_MAX)
+		if (w == kept || !has_room(st, w) || (first && first->suspect) || w->n_flights >= depth)
 			continue;
 		if (w->n_flights < pack)
 			return w;
@@ -138,18 +174,50 @@ static struct worker *pick(struct stage *st, const struct flight *f)
 	return least;
 }
 
-void flight_deal(struct dispatch *d, struct stage *st)
+static void give(struct flight *f, struct worker *w)
+{
+	struct stage *st = f->stage;
+	flight_leave_backlog(f);
+	f->worker = w;
+	f->since = clock_mono_us();
+	f->charged_us = st->avg_us ? (double)st->avg_us : 1000;
+	fair_charge(f->from, f->charged_us);
+	TAILQ_INSERT_TAIL(&w->flights, f, link);
+	w->bytes += f->octets;
+	if (!w->n_flights++)
+		w->busy_since = f->since;
+}
+
+/* Suspects each get an empty worker to themselves. Returns the worker that must run empty for the next one. */
+static struct worker *deal_suspects(struct stage *st)
 {
 	struct flight *f;
-	struct worker *w;
-	while ((f = TAILQ_FIRST(&st->backlog)) && (w = pick(st, f))) {
-		leave_backlog(f);
-		f->worker = w;
-		f->since = clock_mono_us();
-		TAILQ_INSERT_TAIL(&w->flights, f, link);
-		w->bytes += f->octets;
-		if (!w->n_flights++)
-			w->busy_since = f->since;
+	while ((f = TAILQ_FIRST(&st->suspects))) {
+		struct worker *w, *empty = NULL, *least = NULL;
+		TAILQ_FOREACH(w, &st->workers, link) {
+			const struct flight *first = TAILQ_FIRST(&w->flights);
+			if (!has_room(st, w) || (first && first->suspect))
+				continue;
+			if (!first && !empty)
+				empty = w;
+			if (!least || w->n_flights < least->n_flights)
+				least = w;
+		}
+		if (!empty)
+			return least;
+		give(f, empty);
+	}
+	return NULL;
+}
+
+void flight_deal(struct dispatch *d, struct stage *st)
+{
+	struct worker *w, *kept = deal_suspects(st);
+	struct sender *s;
+	bool by_age;
+	while (!TAILQ_EMPTY(&st->backlog) && (w = pick(st, kept))) {
+		s = fair_next(&st->book, &by_age);
+		give(by_age || !s ? TAILQ_FIRST(&st->backlog) : TAILQ_FIRST(&s->flights), w);
 	}
 	if (st->n_backlog)
 		pool_grow(d, st);
@@ -328,6 +396,7 @@ static void answered(struct dispatch *d, struct worker *w, const struct wire_sta
 	w->served++;
 	int64_t elsewhere = count_fused(d, w, line->json);
 	st->d_time_us += each > elsewhere ? each - elsewhere : 0;
+	fair_charge(f->from, (double)each - f->charged_us);
 	if (line->status) {
 		st->errors++;
 		log_warn(NULL, "id=%lld stage=%s event=worker-error report=%s", (long long)f->id, st->name, log_q(line->json));

@@ -1,4 +1,4 @@
-/* The dispatcher's loop: wake-ups, the one claim statement, due rows, recovery at start, reload and stop. Decides which rows
+/* The dispatcher's loop: wake-ups, due rows, recovery at start, reload and stop. Decides which rows
  * this process takes, never what becomes of them. */
 #include "dispatch_internal.h"
 
@@ -7,15 +7,8 @@
 #include <signal.h>
 #include <stdlib.h>
 
-enum { CLAIM_STAGES_MAX = 256, DUE_COALESCE_US = 50 * 1000 };
-
-struct claim_call {
-	unsigned n;
-	struct stage *stage[CLAIM_STAGES_MAX];
-	const char *name[CLAIM_STAGES_MAX];
-	int32_t limit[CLAIM_STAGES_MAX];
-	uint64_t wakes[CLAIM_STAGES_MAX];
-	unsigned got[CLAIM_STAGES_MAX];
+enum {
+	DUE_COALESCE_US = 50 * 1000,
 };
 
 struct stage *dispatch_stage_find(struct dispatch *d, const char *name)
@@ -30,74 +23,6 @@ struct stage *dispatch_stage_find(struct dispatch *d, const char *name)
 void dispatch_turn_soon(struct dispatch *d)
 {
 	event_active(d->turn, 0, 0);
-}
-
-static unsigned capacity(const struct stage *st)
-{
-	unsigned all = st->parallelism * st->queue_limit, used = st->in_flight + st->reserved;
-	return used < all ? all - used : 0;
-}
-
-/* ---- claiming */
-
-static void claimed(void *arg, enum store_rc rc, const struct store_claimed *rows, size_t n)
-{
-	struct dispatch *d = arg;
-	struct claim_call *c = d->claim;
-	d->claiming = false;
-	if (rc != STORE_OK) {
-		if (rc != STORE_AWAY)
-			log_error(NULL, "event=claim-failed rc=%d", rc);
-		return; /* maybe_pending stays: the next wake-up tries again */
-	}
-	d->claims_total++;
-	d->claimed_total += n;
-	for (size_t i = 0; i < n; i++) {
-		if (rows[i].stage >= c->n)
-			continue;
-		struct stage *st = c->stage[rows[i].stage];
-		struct flight *f;
-		c->got[rows[i].stage]++;
-		st->claims++;
-		if ((f = map_get(&d->flights, (uint64_t)rows[i].id))) {
-			f->then = st; /* its worker has committed; the status line is still on its way */
-			continue;
-		}
-		f = flight_new(d, st, rows[i].id);
-		if (!f) {
-			dispatch_sour_add(d, st, rows[i].id, SOUR_DELAY_US);
-			continue;
-		}
-		TAILQ_INSERT_TAIL(&st->backlog, f, link);
-		st->n_backlog++;
-	}
-	for (unsigned i = 0; i < c->n; i++)
-		if (c->got[i] < (unsigned)c->limit[i] && c->stage[i]->wakes == c->wakes[i])
-			c->stage[i]->maybe_pending = false;
-	dispatch_turn_soon(d);
-}
-
-static void claim(struct dispatch *d)
-{
-	struct claim_call *c = d->claim;
-	struct stage *st;
-	if (!d->db_up || !d->recovered || d->claiming || d->stopping || d->sweeping)
-		return;
-	c->n = 0;
-	TAILQ_FOREACH(st, &d->stages, link) {
-		unsigned room = capacity(st);
-		if (!st->maybe_pending || !room || st->removed || c->n == CLAIM_STAGES_MAX || st->cooldown_until)
-			continue;
-		c->stage[c->n] = st;
-		c->name[c->n] = st->name;
-		c->limit[c->n] = (int32_t)room;
-		c->wakes[c->n] = st->wakes;
-		c->got[c->n++] = 0;
-	}
-	if (!c->n)
-		return;
-	d->claiming = true;
-	store_claim(d->db, c->name, c->limit, c->n, claimed, d);
 }
 
 void dispatch_wake(struct dispatch *d, const char *name)
@@ -259,7 +184,7 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 	TAILQ_FOREACH(st, &d->stages, link)
 		if (!d->stopping || st->n_workers)
 			flight_deal(d, st);
-	claim(d);
+	dispatch_claim(d);
 	if (d->stopping)
 		finish_stop(d);
 }
@@ -272,8 +197,11 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	pool_tick(d, now);
-	TAILQ_FOREACH(st, &d->stages, link)
+	TAILQ_FOREACH(st, &d->stages, link) {
 		repair_run(d, st);
+		fair_decay(&st->book, (double)(now - d->last_decay), (double)d->half_life_us);
+	}
+	d->last_decay = now;
 	sour_run(d, now);
 	if (now - d->last_poll > d->poll_interval_us) { /* safety net: a notification may have been missed */
 		d->last_poll = now;
@@ -339,6 +267,8 @@ static struct stage *stage_add(struct dispatch *d, const char *name)
 	st->d = d;
 	TAILQ_INIT(&st->workers);
 	TAILQ_INIT(&st->backlog);
+	TAILQ_INIT(&st->suspects);
+	fair_init(&st->book);
 	TAILQ_INIT(&st->repairs);
 	TAILQ_INSERT_TAIL(&d->stages, st, link);
 	return st;
@@ -380,6 +310,8 @@ static int configure(struct dispatch *d, const struct config *c)
 	d->poll_interval_us = config_int(c, "pepsi-dispatch", "POLL_INTERVAL") * US_PER_S;
 	d->idle_timeout_us = config_int(c, "pepsi-dispatch", "WORKER_IDLE_TIMEOUT") * US_PER_S;
 	d->cooldown_us = config_int(c, "pepsi-dispatch", "LAUNCH_COOLDOWN") * US_PER_S;
+	d->half_life_us = config_int(c, "pepsi-dispatch", "FAIR_HALF_LIFE") * US_PER_S;
+	d->fifo_percent = (unsigned)config_int(c, "pepsi-dispatch", "FAIR_FIFO_PERCENT");
 	d->max_crashes = (unsigned)config_int(c, "pepsi-dispatch", "MAX_CRASHES");
 	if (d->poll_interval_us <= 0)
 		d->poll_interval_us = 30 * US_PER_S;
@@ -387,6 +319,8 @@ static int configure(struct dispatch *d, const struct config *c)
 		d->cooldown_us = 5 * US_PER_S;
 	if (!d->max_crashes)
 		d->max_crashes = 3;
+	TAILQ_FOREACH(st, &d->stages, link)
+		st->book.fifo_percent = d->fifo_percent;
 	return 0;
 }
 
@@ -398,11 +332,10 @@ struct dispatch *dispatch_new(struct event_base *base, const struct config *c, c
 	d->base = base;
 	d->sp = *sp;
 	TAILQ_INIT(&d->stages);
-	d->claim = calloc(1, sizeof *d->claim);
 	d->turn = event_new(base, -1, 0, on_turn, d);
 	d->tick = event_new(base, -1, EV_PERSIST, on_tick, d);
 	d->due = event_new(base, -1, 0, on_due, d);
-	if (!d->claim || !d->turn || !d->tick || !d->due || configure(d, c)) {
+	if (dispatch_claim_init(d) || !d->turn || !d->tick || !d->due || configure(d, c)) {
 		dispatch_free(d);
 		return NULL;
 	}
@@ -413,7 +346,7 @@ int dispatch_start(struct dispatch *d, struct store_conn *db)
 {
 	struct timeval tv = { .tv_usec = TICK_MS * 1000 };
 	d->db = db;
-	d->last_poll = d->last_sweep = d->last_flush = clock_mono_us();
+	d->last_poll = d->last_sweep = d->last_flush = d->last_decay = clock_mono_us();
 	return event_add(d->tick, &tv);
 }
 
@@ -437,12 +370,21 @@ bool dispatch_reserve(void *arg, const char *name, const char *sender_key, size_
 {
 	struct dispatch *d = arg;
 	struct stage *st = dispatch_stage_find(d, name);
-	(void)sender_key;
-	/* whoever waits in the database comes first */
-	if (!st || st->removed || st->maybe_pending || st->cooldown_until || d->stopping || d->sweeping || !d->db_up || !d->recovered)
+	struct sender *from;
+	if (!st || st->removed || st->cooldown_until || d->stopping || d->sweeping || !d->db_up || !d->recovered ||
+	    st->backlog_bytes + octets > STAGE_BYTES_MAX || !(from = fair_sender(&st->book, sender_key)))
 		return false;
-	if (!capacity(st) || st->backlog_bytes + octets > STAGE_BYTES_MAX)
+	/* Whoever waits in the database comes first, and the places are counted; but a sender who has had no more than anybody
+	 * else neither waits behind a crowd of others' rows nor finds the places taken by them. */
+	unsigned all = st->parallelism * st->queue_limit + HAND_OFF_EXTRA, used = st->in_flight + st->reserved;
+	bool light = fair_light(&st->book, from, st->avg_us ? (double)st->avg_us : 1000);
+	if ((st->maybe_pending || used >= all) && !(light && used < all + all / 2)) {
+		from->deferred = st->book.epoch; /* its next ones must not overtake this one */
 		return false;
+	}
+	if (!from->held && !from->reserved && from->time_us < st->book.floor_us)
+		from->time_us = st->book.floor_us;
+	from->reserved++;
 	st->reserved++;
 	return true;
 }
@@ -450,19 +392,21 @@ bool dispatch_reserve(void *arg, const char *name, const char *sender_key, size_
 void dispatch_unreserve(void *arg, const char *name, const char *sender_key, size_t octets)
 {
 	struct stage *st = dispatch_stage_find(arg, name);
-	(void)sender_key;
+	struct sender *from = st ? fair_sender(&st->book, sender_key) : NULL;
 	(void)octets;
 	if (st && st->reserved)
 		st->reserved--;
+	if (from && from->reserved)
+		from->reserved--;
 }
 
 void dispatch_hand_off(void *arg, const char *name, const char *sender_key, const struct wire_item *item, int body_fd)
 {
 	struct dispatch *d = arg;
 	struct stage *st = dispatch_stage_find(d, name);
-	struct flight *f;
+	struct flight *f = st ? flight_new(d, st, item->id, sender_key) : NULL;
 	dispatch_unreserve(arg, name, sender_key, 0);
-	if (!st || !(f = flight_new(d, st, item->id))) {
+	if (!f) {
 		if (body_fd >= 0)
 			close(body_fd);
 		if (st) /* running in the database, known to nobody: give it back */
@@ -478,9 +422,7 @@ void dispatch_hand_off(void *arg, const char *name, const char *sender_key, cons
 	}
 	f->body_fd = body_fd;
 	f->octets = f->record.n + (body_fd >= 0 ? (size_t)item->body_size : 0);
-	TAILQ_INSERT_TAIL(&st->backlog, f, link);
-	st->n_backlog++;
-	st->backlog_bytes += f->octets;
+	flight_wait(f, false);
 	dispatch_turn_soon(d);
 }
 
@@ -534,7 +476,7 @@ void dispatch_stop(struct dispatch *d, unsigned grace_s, void (*done)(void *arg)
 			next = TAILQ_NEXT(w, link);
 			pool_retire(d, w);
 		}
-		while ((f = TAILQ_FIRST(&st->backlog))) {
+		while ((f = flight_waiting(st))) {
 			if (d->db_up)
 				store_release(d->db, &f->id, 1, released, d);
 			flight_free(d, f);
@@ -559,11 +501,11 @@ void dispatch_free(struct dispatch *d)
 		}
 		while ((f = TAILQ_FIRST(&st->repairs))) {
 			TAILQ_REMOVE(&st->repairs, f, link);
-			TAILQ_INSERT_TAIL(&st->backlog, f, link);
-			st->n_backlog++;
+			flight_wait(f, false);
 		}
-		while ((f = TAILQ_FIRST(&st->backlog)))
+		while ((f = flight_waiting(st)))
 			flight_free(d, f);
+		fair_done(&st->book);
 		TAILQ_REMOVE(&d->stages, st, link);
 		free(st->name);
 		free(st->program);

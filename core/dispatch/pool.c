@@ -89,7 +89,7 @@ static void cool_down(struct dispatch *d, struct stage *st, const char *why)
 	snprintf(st->trouble, sizeof st->trouble, "%s", why);
 	/* what waits here is pending again, for all to see, and not lost in this process */
 	struct flight *f;
-	while ((f = TAILQ_FIRST(&st->backlog))) {
+	while ((f = flight_waiting(st))) {
 		dispatch_sour_add(d, st, f->id, 0);
 		flight_free(d, f);
 	}

@@ -25,9 +25,7 @@ void repair_add(struct dispatch *d, struct flight *f)
 {
 	struct stage *st = f->stage;
 	flight_to_backlog(d, f, false); /* off its worker; the backlog is where the counts are right */
-	TAILQ_REMOVE(&st->backlog, f, link);
-	st->n_backlog--;
-	st->backlog_bytes -= f->octets;
+	flight_leave_backlog(f);
 	buf_free(&f->record); /* what is tried again is read from the database */
 	f->octets = 0;
 	TAILQ_INSERT_TAIL(&st->repairs, f, link);
@@ -39,8 +37,7 @@ static void unrepair(struct dispatch *d, struct flight *f, bool again)
 	struct stage *st = f->stage;
 	TAILQ_REMOVE(&st->repairs, f, link);
 	st->n_repairs--;
-	TAILQ_INSERT_TAIL(&st->backlog, f, link);
-	st->n_backlog++;
+	flight_wait(f, false);
 	if (again)
 		f->then = NULL; /* if it was claimed anew, then for this very stage: once is enough */
 	else

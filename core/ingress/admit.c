@@ -1,4 +1,5 @@
-/* Gather lists, ids in hand and the batch in flight. Exactly one batch is in flight at any time. */
+/* Gather lists, ids in hand and the batches in flight: one at any time, or one of small and one of large messages when
+ * the backend has a way of its own for large ones. */
 #include "admit.h"
 
 #include "base/check.h"
@@ -6,6 +7,7 @@
 #include "base/log.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 
 struct list {
 	struct message *head, **tail;
@@ -20,14 +22,21 @@ struct id_call {
 
 struct batch {
 	struct admit *a;
+	struct way *way;
 	int64_t sent_us;
 	size_t n;
 	bool sending;           /* the backend is being called */
 	bool answered;          /* it answered from inside that call (no memory): kept in rcs */
 	struct message *msgs[ADMIT_ROWS_MAX];
 	struct store_message rows[ADMIT_ROWS_MAX];
-	struct str bodies[ADMIT_ROWS_MAX];
+	struct str maps[ADMIT_ROWS_MAX]; /* of bodies that have a descriptor: until the answer */
 	enum store_rc rcs[ADMIT_ROWS_MAX];
+};
+
+/* To the database. */
+struct way {
+	void (*admit)(void *ctx, const struct store_message *msgs, size_t n, store_admit_fn fn, void *arg);
+	struct batch *flight, *spare;
 };
 
 struct admit {
@@ -43,7 +52,7 @@ struct admit {
 	bool up;
 	unsigned generation;    /* of the connection: ids of an older one are void */
 	struct id_call *id_call;
-	struct batch *flight, *spare;
+	struct way ways[2];     /* the second: large messages, if the backend has it */
 	struct admit_stats stats;
 	unsigned ids_at, n_ids; /* first of those in hand, and how many; given out in order, for age in the
 	                           queue goes by id */
@@ -146,11 +155,19 @@ static unsigned bucket(uint64_t v, uint64_t first)
 
 static void run(struct admit *a);
 
+/* Needs the messages no more: they may be gone, when the admission is. */
+static void unmap(struct batch *b)
+{
+	for (size_t i = 0; i < b->n; i++)
+		if (b->maps[i].n)
+			munmap((void *)(uintptr_t)b->maps[i].p, b->maps[i].n);
+}
+
 /* The batch has its answers: the next one goes first, so that the database works while we talk to the clients. */
 static void settle(struct admit *a, struct batch *b)
 {
 	int64_t us = clock_mono_us() - b->sent_us;
-	a->flight = NULL;
+	b->way->flight = NULL;
 	a->stats.batches++;
 	a->stats.rows += b->n;
 	a->stats.time_us += us;
@@ -158,12 +175,13 @@ static void settle(struct admit *a, struct batch *b)
 	a->stats.time_le[bucket((uint64_t)(us > 0 ? us : 0), 500)]++;
 	for (size_t i = 0; i < b->n; i++)
 		a->stats.failed_rows += b->rcs[i] != STORE_OK;
+	unmap(b);
 	run(a);
 	a->done(a->arg, b->msgs, b->rcs, b->n);
-	if (a->spare)
+	if (b->way->spare)
 		free(b);
 	else
-		a->spare = b;
+		b->way->spare = b;
 }
 
 static void on_admitted(void *arg, const enum store_rc *rcs, size_t n)
@@ -171,6 +189,7 @@ static void on_admitted(void *arg, const enum store_rc *rcs, size_t n)
 	struct batch *b = arg;
 	struct admit *a = b->a;
 	if (!a) {
+		unmap(b);
 		free(b);
 		return;
 	}
@@ -207,29 +226,20 @@ static void unprepare(struct admit *a, struct message *m)
 	m->reserved = false;
 }
 
-/* Sends the next batch if none is in flight and there is something to send. */
-static void run(struct admit *a)
+/* Sends the next batch from this list. */
+static void send_from(struct admit *a, struct list *l, struct way *w)
 {
 	size_t octets = 0;
-	want_ids(a);
-	if (!a->up)
-		fail_waiting(a, STORE_AWAY);
-	else if (!a->n_ids && !a->id_call)
-		fail_waiting(a, STORE_FULL); /* no memory to ask for ids */
-	if (a->flight || !a->n_ids || (!a->small.n && !a->large.n))
-		return;
-	bool large = a->large.n && (!a->small.n || !a->last_large);
-	struct list *l = large ? &a->large : &a->small;
-	struct batch *b = a->spare ? a->spare : malloc(sizeof *b);
-	a->spare = NULL;
+	struct batch *b = w->spare ? w->spare : malloc(sizeof *b);
+	w->spare = NULL;
 	if (!b) {
 		fail_waiting(a, STORE_FULL);
 		return;
 	}
 	b->a = a;
+	b->way = w;
 	b->n = 0;
-	a->last_large = large;
-	a->flight = b; /* also while preparing: done() below may submit */
+	w->flight = b; /* also while preparing: done() below may submit */
 	while (l->head && a->n_ids && b->n < a->max_rows) {
 		struct message *m = l->head;
 		size_t size = message_octets(m);
@@ -238,8 +248,10 @@ static void run(struct admit *a)
 		list_take(l);
 		octets += size;
 		enum store_rc full = STORE_FULL;
-		if (prepare(a, m) == 0 && spool_map(&m->spool, &b->bodies[b->n]) == 0) {
-			message_row(m, b->bodies[b->n], &b->rows[b->n]);
+		struct str body;
+		if (prepare(a, m) == 0 && spool_map(&m->spool, &body) == 0) {
+			message_row(m, body, &b->rows[b->n]);
+			b->maps[b->n] = m->spool.fd >= 0 ? body : STR_NULL;
 			b->msgs[b->n++] = m;
 			continue;
 		}
@@ -248,8 +260,8 @@ static void run(struct admit *a)
 		a->done(a->arg, &m, &full, 1);
 	}
 	if (!b->n) {
-		a->flight = NULL;
-		a->spare = b;
+		w->flight = NULL;
+		w->spare = b;
 		if (a->small.n || a->large.n)
 			kick(a);
 		return;
@@ -257,13 +269,28 @@ static void run(struct admit *a)
 	b->sent_us = clock_mono_us();
 	b->sending = true;
 	b->answered = false;
-	a->be.admit(a->be.ctx, b->rows, b->n, on_admitted, b);
+	w->admit(a->be.ctx, b->rows, b->n, on_admitted, b);
 	b->sending = false;
-	for (size_t i = 0; i < b->n; i++)
-		spool_unmap(&b->msgs[i]->spool, b->bodies[i]);
-	if (b->answered) {
+	if (b->answered)
 		settle(a, b);
-		return;
+}
+
+/* Sends what may be sent. */
+static void run(struct admit *a)
+{
+	want_ids(a);
+	if (!a->up)
+		fail_waiting(a, STORE_AWAY);
+	else if (!a->n_ids && !a->id_call)
+		fail_waiting(a, STORE_FULL); /* no memory to ask for ids */
+	if (a->ways[1].admit) {
+		if (!a->ways[0].flight && a->n_ids && a->small.n)
+			send_from(a, &a->small, &a->ways[0]);
+		if (!a->ways[1].flight && a->n_ids && a->large.n)
+			send_from(a, &a->large, &a->ways[1]);
+	} else if (!a->ways[0].flight && a->n_ids && (a->small.n || a->large.n)) {
+		a->last_large = a->large.n && (!a->small.n || !a->last_large);
+		send_from(a, a->last_large ? &a->large : &a->small, &a->ways[0]);
 	}
 	want_ids(a);
 }
@@ -287,6 +314,8 @@ struct admit *admit_new(struct event_base *base, const struct admission_backend 
 		return NULL;
 	}
 	a->be = *be;
+	a->ways[0].admit = be->admit;
+	a->ways[1].admit = be->admit_large;
 	a->sink = *sink;
 	a->done = done;
 	a->arg = arg;
@@ -300,11 +329,13 @@ void admit_free(struct admit *a)
 {
 	if (!a)
 		return;
-	if (a->flight)
-		a->flight->a = NULL;
+	for (unsigned i = 0; i < 2; i++) {
+		if (a->ways[i].flight)
+			a->ways[i].flight->a = NULL;
+		free(a->ways[i].spare);
+	}
 	if (a->id_call)
 		a->id_call->a = NULL;
-	free(a->spare);
 	event_free(a->kick);
 	free(a);
 }
@@ -336,6 +367,8 @@ void admit_stats(const struct admit *a, struct admit_stats *ret)
 {
 	*ret = a->stats;
 	ret->waiting = a->small.n + a->large.n;
-	ret->in_flight = a->flight ? (unsigned)a->flight->n : 0;
+	ret->in_flight = 0;
+	for (unsigned i = 0; i < 2; i++)
+		ret->in_flight += a->ways[i].flight ? (unsigned)a->ways[i].flight->n : 0;
 	ret->ids = a->n_ids;
 }

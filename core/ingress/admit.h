@@ -8,7 +8,8 @@
  * is sent first, so that it works while we talk to the clients, and then done() is called with the messages and
  * what became of each.
  *
- * Bodies above ADMIT_LARGE go in batches of their own, taking turns with small ones. Knows no SMTP. */
+ * Bodies above ADMIT_LARGE go in batches of their own, beside the small ones when the backend has a way of its own for them,
+ * so that small mail does not wait for large; else taking turns. Knows no SMTP. */
 #ifndef INGRESS_ADMIT_H
 #define INGRESS_ADMIT_H
 
@@ -29,6 +30,8 @@ struct admission_backend {
 	void (*reserve_ids)(void *ctx, unsigned n, store_ids_fn fn, void *arg);
 	void (*admit)(void *ctx, const struct store_message *msgs, size_t n, store_admit_fn fn, void *arg);
 	void *ctx;
+	/* The same for large messages, independent of the other; NULL: there is only one. */
+	void (*admit_large)(void *ctx, const struct store_message *msgs, size_t n, store_admit_fn fn, void *arg);
 };
 
 /* STORE_OK: committed. n <= ADMIT_ROWS_MAX. The messages belong to the callee again. */
@@ -47,7 +50,8 @@ struct admit;
 
 struct admit *admit_new(struct event_base *base, const struct admission_backend *be, const struct ingress_sink *sink,
     admit_done_fn done, void *arg);
-/* Answers that come later find nobody. Messages still inside are forgotten, not freed. Accepts NULL. */
+/* Answers that come later find nobody. Messages still inside are forgotten, not freed; the backend must not be at work on
+ * them any more when they are (close its connection first). Accepts NULL. */
 void admit_free(struct admit *a);
 void admit_limits(struct admit *a, unsigned rows, size_t octets);
 /* The database came (ids in hand are thrown away: another server may not know that they were given out) or went

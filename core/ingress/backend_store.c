@@ -3,18 +3,29 @@
 
 static void reserve_ids(void *ctx, unsigned n, store_ids_fn fn, void *arg)
 {
-	store_reserve_ids(ctx, n, fn, arg);
+	const struct ingress *in = ctx;
+	store_reserve_ids(in->admission, n, fn, arg);
 }
 
 static void admit(void *ctx, const struct store_message *msgs, size_t n, store_admit_fn fn, void *arg)
 {
-	store_admit(ctx, msgs, n, fn, arg);
+	const struct ingress *in = ctx;
+	store_admit(in->admission, msgs, n, fn, arg);
 }
 
-int ingress_start(
-    struct ingress *in, struct event_base *base, struct store_conn *admission, const struct ingress_sink *sink)
+/* Over the first connection when the second is away: what matters is the first. */
+static void admit_large(void *ctx, const struct store_message *msgs, size_t n, store_admit_fn fn, void *arg)
 {
-	struct admission_backend be = { reserve_ids, admit, admission };
+	const struct ingress *in = ctx;
+	store_admit(store_conn_up(in->admission_large) ? in->admission_large : in->admission, msgs, n, fn, arg);
+}
+
+int ingress_start(struct ingress *in, struct event_base *base, struct store_conn *admission, struct store_conn *large,
+    const struct ingress_sink *sink)
+{
+	struct admission_backend be = { reserve_ids, admit, in, large ? admit_large : NULL };
+	in->admission = admission;
+	in->admission_large = large;
 	if (ingress_start_with(in, base, &be, sink))
 		return -1;
 	if (store_conn_up(admission))

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,10 +13,10 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-enum { REFUSAL_LINES_A_SECOND = 20 };
+enum { REFUSAL_LINES_A_SECOND = 20, DRAIN_TURNS = 16, SESSION_OCTETS = 16 * 1024, GIVE_BACK_OCTETS = 32 * 1024 * 1024 };
 
 const char *const refusal_names[REFUSED_N] = { "relay", "database", "memory", "disk", "headers", "loop", "content",
-	"connections", "address", "row", "drain" };
+	"connections", "address", "row", "drain", "early-talk" };
 
 /* --- beginning and end --- */
 
@@ -158,14 +159,27 @@ void ingress_refused(struct ingress *in, const struct session *s, enum refusal w
 /* --- accepting --- */
 
 /* A place is not free: say so politely. One attempt; whoever does not read it is closed all the same. */
-static void turn_away(struct listening *l, int fd, const struct net_addr *peer, enum refusal why, const char *text)
+static void turn_away(
+    struct listening *l, int fd, const struct net_addr *peer, enum refusal why, const char *code, const char *text)
 {
-	char line[512];
-	int n = snprintf(line, sizeof line, "421 4.7.0 %.255s %s\r\n", l->terms->hostname, text);
+	char line[512], rest[4096];
+	unsigned turns = 0;
+	int n = snprintf(line, sizeof line, "%s %.255s %s\r\n", code, l->terms->hostname, text);
 	ingress_refused(l->in, NULL, why, "client=%s listener=%s text=%s", peer->text, l->terms->name, log_qz(text));
 	if (send(fd, line, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
 		log_debug(NULL, "event=write-failed client=%s error=%s", peer->text, log_qz(strerror(errno)));
+	/* with input unread, close() would be a reset, which overtakes the line */
+	shutdown(fd, SHUT_WR);
+	while (recv(fd, rest, sizeof rest, MSG_DONTWAIT) == (ssize_t)sizeof rest && ++turns < DRAIN_TURNS)
+		;
 	close(fd);
+}
+
+/* Who has something to say before the banner is no SMTP client: a browser, a reflector, a worm (RFC 5321 §3.1). */
+static bool talks_first(int fd)
+{
+	char c;
+	return recv(fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) == 1;
 }
 
 static void on_accept(void *arg, int fd, const struct net_addr *peer)
@@ -175,11 +189,15 @@ static void on_accept(void *arg, int fd, const struct net_addr *peer)
 	bool relay = config_networks_has(l->terms->relay, peer->text);
 	in->connections++;
 	if (l->terms->max_connections && l->sessions >= l->terms->max_connections) {
-		turn_away(l, fd, peer, REFUSED_CONNECTIONS, "Too many connections; try again later");
+		turn_away(l, fd, peer, REFUSED_CONNECTIONS, "421 4.7.0", "Too many connections; try again later");
+		return;
+	}
+	if (talks_first(fd)) {
+		turn_away(l, fd, peer, REFUSED_EARLY, "554 5.5.1", "You talked before the banner");
 		return;
 	}
 	if (!clients_enter(&in->clients, peer, relay ? 0 : l->terms->max_per_address)) {
-		turn_away(l, fd, peer, REFUSED_CONNECTIONS,
+		turn_away(l, fd, peer, REFUSED_CONNECTIONS, "421 4.7.0",
 		    "Too many connections from your address; try again later");
 		return;
 	}
@@ -233,6 +251,8 @@ void ingress_sweep(struct ingress *in, int64_t now_us)
 		bool late = now_us > s->deadline_us;
 		bool long_gone = t->session_us && now_us - s->started_us > t->session_us && !s->has_spool;
 		next = s->next;
+		if (s->has_spool && !s->awaiting)
+			smtp_server_trim(s->engine); /* once a second; a message that flows does not notice */
 		if (!s->conn || (!late && !long_gone))
 			continue;
 		in->timeouts++;
@@ -257,6 +277,18 @@ static void look_at_disk(struct ingress *in)
 	in->disk_low = low;
 }
 
+/* After a flood: what it took is free by now, but in the C library's hands still. */
+static void give_back(struct ingress *in)
+{
+	size_t now = in->house.used + (size_t)in->n_sessions * SESSION_OCTETS;
+	if (now > in->peak)
+		in->peak = now;
+	if (in->peak < GIVE_BACK_OCTETS || now > in->peak / 4)
+		return;
+	malloc_trim(0);
+	in->peak = now;
+}
+
 static void on_tick(evutil_socket_t fd, short what, void *arg)
 {
 	struct ingress *in = arg;
@@ -264,6 +296,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	look_at_disk(in);
 	ingress_sweep(in, clock_mono_us());
+	give_back(in);
 }
 
 /* --- after the commit --- */

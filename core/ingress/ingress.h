@@ -37,9 +37,10 @@ struct ingress;
 /* Binds the listeners of all [listener-*] sections (before privileges are dropped; port 25). Messages about
  * every socket that cannot be bound go into faults. NULL when there is any. */
 struct ingress *ingress_new(const struct config *c, struct config_faults *faults);
-/* Begins to accept. admission: connection of role pepsi-ingress, owned by the caller; may be down: 451 then. */
-int ingress_start(
-    struct ingress *in, struct event_base *base, struct store_conn *admission, const struct ingress_sink *sink);
+/* Begins to accept. admission: connection of role pepsi-ingress, owned by the caller; may be down: 451 then.
+ * large: a second one for large messages, so that small ones do not wait for them; or NULL. */
+int ingress_start(struct ingress *in, struct event_base *base, struct store_conn *admission, struct store_conn *large,
+    const struct ingress_sink *sink);
 /* The admission connection came or went (the state callback of store_conn is the reactor's). */
 void ingress_database(struct ingress *in, bool up);
 /* New configuration: limits and networks for new sessions; listeners stay (those that came or went are logged:

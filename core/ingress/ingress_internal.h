@@ -23,6 +23,7 @@ enum refusal {
 	REFUSED_ADDRESS,     /* 553: not storable */
 	REFUSED_ROW,         /* 451: the database did not take it */
 	REFUSED_DRAIN,       /* 421 4.3.2 */
+	REFUSED_EARLY,       /* 554 5.5.1: the client talked before the banner */
 	REFUSED_N
 };
 extern const char *const refusal_names[REFUSED_N];
@@ -44,7 +45,7 @@ struct ingress {
 	size_t n_listening;
 	struct ingress_sink sink;
 	struct admit *admit;
-	struct store_conn *store;
+	struct store_conn *admission, *admission_large;
 	bool database_up, started;
 	bool disk_low;
 
@@ -53,6 +54,7 @@ struct ingress {
 	uint64_t next_session;
 	struct clients clients;
 	struct spool_house house;
+	size_t peak;                 /* of memory for sessions and messages, seen at a tick since it was last given back */
 
 	struct event *tick;          /* once a second: deadlines, free space */
 	struct event *resume;        /* sessions that have more to do, next turn */

@@ -1,4 +1,4 @@
-/* Message content in memory and in unlinked files. Writes block at most as long as the page cache does. */
+/* Message content in memory, in memfds and in unlinked files. Writes block at most as long as the page cache does. */
 #include "spool.h"
 
 #include "proto/mail/split.h"
@@ -8,20 +8,25 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <unistd.h>
 
-enum { WRITE_BEHIND = 64 * 1024, FIRST_BODY = 4095 };
+enum {
+	WRITE_BEHIND = 64 * 1024,
+	FIRST_BODY = 4095,
+	SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL,
+};
 
 void spool_init(struct spool *s, struct spool_house *house)
 {
 	*s = (struct spool){ .house = house, .fd = -1 };
 	s->head = BUF_INIT(SPOOL_HEADER_OCTETS + 4);
-	s->body = BUF_INIT((house->threshold > WRITE_BEHIND ? house->threshold : WRITE_BEHIND) + SPOOL_HEADER_OCTETS);
+	s->body = BUF_INIT(SPOOL_HEAP + SPOOL_HEADER_OCTETS);
 }
 
 static void settle(struct spool *s)
 {
-	size_t now = s->head.cap + s->body.cap;
+	size_t now = s->head.cap + s->body.cap + (s->fd >= 0 && !s->on_disk ? (size_t)s->file_size : 0);
 	s->house->used += now - s->charged; /* modular: also when it shrinks */
 	s->charged = now;
 }
@@ -32,10 +37,10 @@ void spool_done(struct spool *s)
 		return;
 	buf_free(&s->head);
 	buf_free(&s->body);
-	settle(s);
 	if (s->fd >= 0)
 		close(s->fd);
 	s->fd = -1;
+	settle(s);
 }
 
 static enum spool_fault fail(struct spool *s, enum spool_fault f)
@@ -97,18 +102,54 @@ static int open_file(const char *dir)
 	return fd;
 }
 
-static enum spool_fault to_file(struct spool *s)
+/* May a large body of n octets be in memory? Half of the budget is left to others. */
+static bool in_memory(const struct spool *s, uint64_t n)
 {
-	enum spool_fault f;
-	s->fd = open_file(s->house->dir);
-	if (s->fd < 0)
+	const struct spool_house *h = s->house;
+	size_t others = h->used - (s->on_disk || s->fd < 0 ? 0 : (size_t)s->file_size);
+	return n <= h->threshold && others <= h->max / 2 && n <= h->max / 2 - others;
+}
+
+/* The memfd has become too large: on to a file, with what it holds. */
+static enum spool_fault to_disk(struct spool *s)
+{
+	int mem = s->fd, file = open_file(s->house->dir);
+	off_t at = 0;
+	if (file < 0)
 		return fail(s, SPOOL_DISK);
-	f = write_all(s, buf_str(&s->body));
-	if (f)
-		return f;
-	buf_free(&s->body); /* it was as large as the threshold; from now on it only collects small pieces */
+	while ((uint64_t)at < s->file_size) {
+		ssize_t n = sendfile(file, mem, &at, (size_t)(s->file_size - (uint64_t)at));
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0) {
+			enum spool_fault f = fail(s, SPOOL_DISK);
+			close(file);
+			return f;
+		}
+	}
+	close(mem);
+	s->fd = file;
+	s->on_disk = true;
 	settle(s);
 	return SPOOL_OK;
+}
+
+/* Writes the octets behind what the descriptor has. */
+static enum spool_fault append(struct spool *s, struct str part)
+{
+	enum spool_fault f;
+	if (s->fd < 0) {
+		s->on_disk = !in_memory(s, part.n);
+		s->fd = s->on_disk ? open_file(s->house->dir) : memfd_create("pepsi-body", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+		if (s->fd < 0)
+			return fail(s, SPOOL_DISK);
+	} else if (!s->on_disk && !in_memory(s, s->file_size + part.n) && (f = to_disk(s))) {
+		return f;
+	}
+	f = write_all(s, part);
+	if (!f)
+		settle(s);
+	return f;
 }
 
 static enum spool_fault add_body(struct spool *s, struct str part)
@@ -116,19 +157,17 @@ static enum spool_fault add_body(struct spool *s, struct str part)
 	enum spool_fault f;
 	if (!part.n)
 		return SPOOL_OK;
-	if (s->fd < 0 && s->body.n + part.n <= s->house->threshold) {
+	if (s->fd < 0 && s->body.n + part.n <= (s->house->threshold < SPOOL_HEAP ? s->house->threshold : SPOOL_HEAP)) {
 		if (!s->body.cap && affordable(s, &s->body, FIRST_BODY))
 			buf_room(&s->body, FIRST_BODY);
 		return put(s, &s->body, part);
 	}
-	if (s->fd < 0 && (f = to_file(s)))
-		return f;
-	if (part.n + s->body.n < WRITE_BEHIND)
+	if (s->fd >= 0 && part.n + s->body.n < WRITE_BEHIND)
 		return put(s, &s->body, part);
-	if ((f = write_all(s, buf_str(&s->body))))
+	if (s->body.n && (f = append(s, buf_str(&s->body))))
 		return f;
 	buf_reset(&s->body);
-	return write_all(s, part);
+	return append(s, part);
 }
 
 /* How much of the chunk still belongs to the headers, the empty line included; *ret_found: that line is in it. The
@@ -193,11 +232,12 @@ enum spool_fault spool_finish(struct spool *s)
 			return fail(s, SPOOL_FULL);
 	}
 	if (s->fd >= 0) {
-		f = write_all(s, buf_str(&s->body));
-		if (f)
+		if (s->body.n && (f = append(s, buf_str(&s->body))))
 			return f;
 		buf_free(&s->body);
 		settle(s);
+		if (!s->on_disk)
+			fcntl(s->fd, F_ADD_SEALS, SEALS);
 	}
 	return SPOOL_OK;
 }
@@ -217,7 +257,8 @@ int spool_map(const struct spool *s, struct str *ret)
 		errno = EFBIG;
 		return -1;
 	}
-	void *p = mmap(NULL, (size_t)s->file_size, PROT_READ, MAP_SHARED, s->fd, 0);
+	/* private, for a sealed memfd cannot be shared; its pages are there, those of a file may have to be read */
+	void *p = mmap(NULL, (size_t)s->file_size, PROT_READ, MAP_PRIVATE | (s->on_disk ? 0 : MAP_POPULATE), s->fd, 0);
 	if (p == MAP_FAILED)
 		return -1;
 	*ret = str_n(p, (size_t)s->file_size);
@@ -245,7 +286,7 @@ static int memory_fd(struct str body)
 		}
 		body = str_skip(body, (size_t)n);
 	}
-	fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
+	fcntl(fd, F_ADD_SEALS, SEALS);
 	return fd;
 }
 

@@ -1,7 +1,8 @@
 /* The content of one message while it comes in: header lines and body apart (raw = headers CRLF body), bounded,
- * judged on the way. The header lines stay in memory; a body above the threshold goes to an unlinked file, so
- * that the whole of what messages hold in memory stays under one budget. Knows neither SMTP nor the database.
- */
+ * judged on the way. The header lines stay in memory, and so does a small body; a larger one goes to a memfd, which a
+ * worker is given without another copy; above the threshold, or when large bodies hold half of the budget, to an
+ * unlinked file on disk. So the whole of what messages hold in memory stays under one budget, and small mail finds
+ * room in it. Knows neither SMTP nor the database. */
 #ifndef INGRESS_SPOOL_H
 #define INGRESS_SPOOL_H
 
@@ -10,6 +11,7 @@
 enum {
 	SPOOL_HEADER_OCTETS = 1024 * 1024, /* header bombs: refused here, not at delivery (CVE-2024-23184 and kin) */
 	SPOOL_HEADER_LINES = 10000,
+	SPOOL_HEAP = 64 * 1024,            /* larger bodies get a descriptor; what a worker is sent inline is no larger */
 };
 
 /* Shared by all sessions. */
@@ -30,8 +32,9 @@ enum spool_fault {
 struct spool {
 	struct spool_house *house;
 	struct buf head;     /* header lines with CRLF, without the empty line */
-	struct buf body;     /* in memory: all of the body; with a file: what is not written yet */
-	int fd;              /* -1: no file */
+	struct buf body;     /* all of the body; with a descriptor: what is not written yet */
+	int fd;              /* -1: neither memfd nor file */
+	bool on_disk;        /* fd is a file: its octets are not charged */
 	uint64_t file_size;
 	uint64_t size;       /* octets of the message as sent */
 	size_t line_n;       /* octets of the header line that is not complete yet */
@@ -55,7 +58,7 @@ uint64_t spool_body_size(const struct spool *s);
 /* The body as memory: 0, or -1 (errno) when a file cannot be mapped. spool_unmap() with the same value afterwards. */
 int spool_map(const struct spool *s, struct str *ret);
 void spool_unmap(const struct spool *s, struct str body);
-/* A read-only descriptor of the whole body at offset 0 (the file, or a memfd made of the memory), the caller's;
+/* A read-only descriptor of the whole finished body at offset 0, the caller's, whose content nobody can change;
  * -1 (errno). */
 int spool_body_fd(const struct spool *s);
 

@@ -409,6 +409,9 @@ void cluster_exec(const struct cluster_paths *p, char *err, size_t err_size)
 	}
 	for (size_t i = 0; i < sizeof(forget) / sizeof(*forget); i++)
 		unsetenv(forget[i]);
+	/* Backends keep the memory of large values instead of giving it back and faulting it in again, page by page, for each. */
+	setenv("GLIBC_TUNABLES", "glibc.malloc.mmap_threshold=8388608:glibc.malloc.trim_threshold=16777216:"
+	    "glibc.malloc.top_pad=1048576", 0);
 	prctl(PR_SET_PDEATHSIG, SIGINT);
 	execv(prog, argv);
 	snprintf(err, err_size, "%.200s: %s", prog, strerror(errno));

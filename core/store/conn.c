@@ -74,7 +74,8 @@ static void fail_sent(struct store_conn *c, const char *why)
 {
 	struct call *call;
 
-	while ((call = call_list_take(&c->sent))) {
+	c->feeding = NULL;
+	while ((call = call_list_take(&c->sent)) || (call = call_list_take(&c->queued))) {
 		c->n_pending--;
 		c->pending_octets -= call->octets;
 		/* An error that this call itself met before the end says more than the end. A commit may have happened only
@@ -98,6 +99,8 @@ void conn_drop(struct store_conn *c, const char *why)
 	if (c->pg)
 		PQfinish(c->pg);
 	c->pg = NULL;
+	c->owed = 0;
+	c->blocked = false;
 	c->state = CONN_WAITING;
 	memset(c->prepared, 0, sizeof(c->prepared));
 	c->prepare_rc = STORE_OK;
@@ -150,6 +153,7 @@ static void setup(struct store_conn *c)
 	call->sent_us = clock_mono_us();
 	call_list_put(&c->sent, call);
 	c->n_pending++;
+	c->owed = 2 + (unsigned)c->n_listens;
 	c->broken = PQsendQueryParams(c->pg, connect_setup_sql, 2, NULL, values, NULL, NULL, 1) != 1;
 	for (size_t i = 0; i < c->n_listens && !c->broken; i++)
 		c->broken = PQsendQueryParams(c->pg, stmts[c->listens[i]].sql, 0, NULL, NULL, NULL, NULL, 1) != 1;
@@ -297,6 +301,7 @@ struct store_conn *store_conn_open(struct event_base *base, const struct store_p
 	c->state_arg = arg;
 	c->params.async_commit = params->async_commit;
 	c->backoff_us = BACKOFF_MIN_US;
+	call_list_init(&c->queued);
 	call_list_init(&c->sent);
 	call_list_init(&c->late);
 	c->timer = evtimer_new(base, on_timer, c);

@@ -17,6 +17,9 @@ enum {
 	CALL_STMTS_MAX = 2048,
 	/* Parameters of all calls that are not answered: what the output buffer can hold at most. */
 	CONN_PENDING_OCTETS = 256 * 1024 * 1024,
+	/* After a statement larger than this the next one waits until libpq has written it: its output buffer is moved as a
+	 * whole at each write, so that what is long in it costs the square of its length. */
+	CONN_LARGE_STMT = 64 * 1024,
 };
 
 struct call_stmt {
@@ -35,6 +38,7 @@ struct call {
 	/* the rest belongs to conn*.c */
 	struct call_stmt *stmts;
 	unsigned n_stmts, cap_stmts, at, tries;
+	unsigned fed;        /* statements given to libpq */
 	int prepares;        /* a PREPARE of its own: the statement's number; else -1 */
 	size_t octets;
 	int64_t sent_us;
@@ -65,7 +69,11 @@ struct store_conn {
 	struct event *ev_read, *ev_write; /* on the socket */
 	struct event *timer;  /* next attempt, end of an attempt, or watch over unanswered calls */
 	struct event *kick;   /* what may not happen inside a caller's call */
+	struct call_list queued; /* not begun: the output is blocked */
 	struct call_list sent, late; /* in the pipeline; to be failed from the event loop */
+	struct call *feeding; /* the last of sent, when its statements are not all in libpq yet */
+	unsigned owed;        /* results that libpq still owes us: more must not be asked of it */
+	bool blocked;         /* libpq holds what the socket did not take */
 	unsigned n_pending;
 	size_t pending_octets;
 	int64_t heard_us;     /* when the server last sent anything */
@@ -97,9 +105,9 @@ struct call *call_list_take(struct call_list *l);
 void call_end(struct store_conn *c, struct call *call, enum store_rc rc, const char *err);
 /* Ends all calls of `late`, with what was noted in each. */
 void conn_end_late(struct store_conn *c);
-/* Puts a call into the pipeline whatever the state (the setup does this too). */
+/* Puts a call into the pipeline, as far as there is room; the rest follows from conn_flush(). */
 void conn_put(struct store_conn *c, struct call *call);
-/* Writes what libpq holds; keeps the write event right. */
+/* Writes what libpq holds, and what waits behind that; keeps the write event right. */
 void conn_flush(struct store_conn *c);
 /* Reads what has come, answers calls, delivers notifications. Sets c->broken when the connection is no more. */
 void conn_receive(struct store_conn *c);

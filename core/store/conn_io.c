@@ -122,7 +122,7 @@ void call_send(struct store_conn *c, struct call *call)
 	call->c = c;
 	for (unsigned i = 0; i < call->n_stmts; i++) {
 		call->failed |= call->stmts[i].params.failed || call->stmts[i].params.b.failed;
-		call->octets += call->stmts[i].params.b.n;
+		call->octets += call->stmts[i].params.b.n + call->stmts[i].params.referred;
 	}
 	if (call->failed)
 		fail_later(c, call, STORE_FULL, "out of memory, or more than a statement can hold");
@@ -147,53 +147,107 @@ static bool prepare(struct store_conn *c, enum stmt_id id)
 	call_list_put(&c->sent, call);
 	c->n_pending++;
 	c->prepared[id] = true;
+	c->owed += 2;
 	return PQsendPrepare(c->pg, stmts[id].name, stmts[id].sql, 0, NULL) == 1 && PQpipelineSync(c->pg) == 1;
 }
 
-void conn_put(struct store_conn *c, struct call *call)
+static void note_broken(struct store_conn *c)
+{
+	connect_one_line(c->why, sizeof(c->why), PQerrorMessage(c->pg));
+	c->broken = true;
+	event_active(c->kick, EV_TIMEOUT, 0);
+}
+
+/* Writes what libpq holds, as much as the socket takes. */
+static void write_out(struct store_conn *c)
+{
+	int rc = PQflush(c->pg);
+
+	if (rc < 0) {
+		note_broken(c);
+		return;
+	}
+	c->blocked = rc > 0;
+	if (c->blocked)
+		event_add(c->ev_write, NULL);
+}
+
+static bool begin(struct store_conn *c, struct call *call)
 {
 	bool ok = true;
 
 	for (unsigned i = 0; ok && i < call->n_stmts; i++)
 		if (!c->prepared[call->stmts[i].id])
 			ok = prepare(c, call->stmts[i].id);
+	call->sent_us = clock_mono_us();
+	call_list_put(&c->sent, call);
+	c->feeding = call;
+	return ok;
+}
+
+/* One statement, or the sync behind the last. After an error the server skips to the sync anyway. */
+static bool feed(struct store_conn *c, struct call *call, size_t *ret_octets)
+{
+	struct params_libpq q;
+	struct call_stmt *s = &call->stmts[call->fed];
+
+	*ret_octets = 0;
+	if (call->fed == call->n_stmts || call->rc != STORE_OK) {
+		c->feeding = NULL;
+		c->owed++;
+		if (PQpipelineSync(c->pg) != 1)
+			return false;
+		if (call->once)
+			free_params(call);
+		return true;
+	}
+	call->fed++;
+	c->owed++;
+	*ret_octets = s->params.b.n + s->params.referred;
+	return params_get(&s->params, &q) && PQsendQueryPrepared(c->pg, stmts[s->id].name, (int)s->params.n, q.values, q.lengths,
+	    q.formats, 1) == 1;
+}
+
+static void feed_all(struct store_conn *c)
+{
+	bool ok = true, fed = false;
+	size_t octets;
+
+	while (ok && !c->broken && !c->blocked && (c->feeding || c->queued.head)) {
+		ok = c->feeding || begin(c, call_list_take(&c->queued));
+		ok = ok && feed(c, c->feeding, &octets);
+		fed = true;
+		if (ok && octets > CONN_LARGE_STMT)
+			write_out(c);
+	}
+	if (!ok)
+		note_broken(c);
+	else if (fed && !c->blocked && !c->broken)
+		write_out(c);
+}
+
+void conn_put(struct store_conn *c, struct call *call)
+{
 	call->at = 0;
+	call->fed = 0;
 	call->again = false;
 	call->rc = STORE_OK;
 	call->err[0] = '\0';
 	call->sent_us = clock_mono_us();
-	call_list_put(&c->sent, call);
+	call_list_put(&c->queued, call);
 	c->n_pending++;
 	c->pending_octets += call->octets;
-	for (unsigned i = 0; ok && i < call->n_stmts; i++) {
-		struct params_libpq q;
-
-		ok = params_get(&call->stmts[i].params, &q) &&
-		    PQsendQueryPrepared(c->pg, stmts[call->stmts[i].id].name, (int)call->stmts[i].params.n, q.values, q.lengths,
-			q.formats, 1) == 1;
-	}
-	ok = ok && PQpipelineSync(c->pg) == 1;
-	if (call->once)
-		free_params(call);
-	if (ok) {
-		conn_flush(c);
-	} else {
-		connect_one_line(c->why, sizeof(c->why), PQerrorMessage(c->pg));
-		c->broken = true;
-		event_active(c->kick, EV_TIMEOUT, 0);
-	}
+	feed_all(c);
 }
 
 void conn_flush(struct store_conn *c)
 {
-	int rc = PQflush(c->pg);
+	bool was = c->blocked;
 
-	if (rc > 0) {
-		event_add(c->ev_write, NULL);
-	} else if (rc < 0) {
-		connect_one_line(c->why, sizeof(c->why), PQerrorMessage(c->pg));
-		c->broken = true;
-		event_active(c->kick, EV_TIMEOUT, 0);
+	write_out(c);
+	if (was && !c->blocked) {
+		c->heard_us = clock_mono_us(); /* it reads what we write: it lives */
+		feed_all(c);
 	}
 }
 
@@ -268,7 +322,7 @@ void conn_receive(struct store_conn *c)
 		/* What the server said before it went may still be in the buffer: read on. */
 	}
 	c->heard_us = clock_mono_us();
-	while (!c->closed && c->sent.head && !PQisBusy(c->pg)) {
+	while (!c->closed && c->sent.head && c->owed > 0 && !PQisBusy(c->pg)) {
 		PGresult *res = PQgetResult(c->pg);
 
 		if (!res) {
@@ -281,6 +335,7 @@ void conn_receive(struct store_conn *c)
 			continue;
 		}
 		empty = 0;
+		c->owed--;
 		one_result(c, res);
 		PQclear(res);
 		if (PQstatus(c->pg) != CONNECTION_OK) {

@@ -17,6 +17,7 @@ void params_free(struct params *p)
 {
 	buf_free(&p->b);
 	p->n = 0;
+	p->referred = 0;
 }
 
 /* Opens a parameter; its length is set by whoever fills it. Returns its number or -1. */
@@ -28,6 +29,7 @@ static int next(struct params *p)
 	}
 	p->off[p->n] = p->b.n;
 	p->len[p->n] = 0;
+	p->ref[p->n] = NULL;
 	return (int)p->n++;
 }
 
@@ -84,6 +86,19 @@ void params_time(struct params *p, int64_t us)
 void params_octets(struct params *p, struct str s)
 {
 	value(p, s.n ? s.p : "", s.n);
+}
+
+void params_octets_ref(struct params *p, struct str s)
+{
+	int i = s.n > PARAMS_OCTETS ? -1 : next(p);
+
+	if (i < 0) {
+		p->failed = true;
+		return;
+	}
+	p->ref[i] = s.n ? s.p : "";
+	p->len[i] = (int)s.n;
+	p->referred += s.n;
 }
 
 void params_text(struct params *p, const char *z)
@@ -196,7 +211,7 @@ bool params_get(const struct params *p, struct params_libpq *ret)
 	if (p->failed || p->b.failed)
 		return false;
 	for (unsigned i = 0; i < p->n; i++) {
-		ret->values[i] = p->len[i] < 0 ? NULL : p->b.p ? p->b.p + p->off[i] : "";
+		ret->values[i] = p->len[i] < 0 ? NULL : p->ref[i] ? p->ref[i] : p->b.p ? p->b.p + p->off[i] : "";
 		ret->lengths[i] = p->len[i] < 0 ? 0 : p->len[i];
 		ret->formats[i] = 1;
 	}

@@ -18,6 +18,8 @@ struct params {
 	unsigned n;
 	size_t off[PARAMS_MAX];
 	int len[PARAMS_MAX]; /* -1: NULL */
+	const char *ref[PARAMS_MAX]; /* not NULL: the value lies there, not in b */
+	size_t referred;     /* octets of those */
 	bool failed;         /* too many, too long, or out of memory */
 	size_t array_at;     /* of the array being written: where its element count stands */
 	size_t array_n;
@@ -33,6 +35,8 @@ void params_int8(struct params *p, int64_t v);
 void params_time(struct params *p, int64_t us);
 /* text, bytea; s.p NULL with n 0 is the empty value. */
 void params_octets(struct params *p, struct str s);
+/* The same for large values: not copied; what s points to must live until the parameters are freed. */
+void params_octets_ref(struct params *p, struct str s);
 void params_text(struct params *p, const char *z); /* NULL: NULL */
 
 /* A one-dimensional array: begin with the type of the elements, then the elements, then end. */

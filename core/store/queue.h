@@ -27,8 +27,8 @@ struct store_message {
 };
 /* One pipelined batch closed by one sync: one commit. rcs[i] is valid for each message: STORE_OK only after the commit. When
  * the batch fails for a reason of one row (not STORE_AWAY), the rows are retried one by one inside, so that a bad one does
- * not fail its neighbours. msgs need not outlive the call (they are copied). 1 <= n <= STORE_ADMIT_MAX; bound a batch in octets
- * too, a few MiB (it is held twice), one larger message alone. state must be a JSON object; addresses valid UTF-8. sender_key
+ * not fail its neighbours. The bodies must stay where they are until fn was called; everything else is copied. 1 <= n <=
+ * STORE_ADMIT_MAX; bound a batch in octets too, a few MiB, one larger message alone. state must be a JSON object; addresses valid UTF-8. sender_key
  * comes from state.origin.account, else state.origin.ip. */
 enum { STORE_ADMIT_MAX = 1024 };
 typedef void (*store_admit_fn)(void *arg, const enum store_rc *rcs, size_t n);
@@ -36,13 +36,28 @@ void store_admit(struct store_conn *c, const struct store_message *msgs, size_t 
 
 /* --- dispatcher (role pepsi) --- */
 
+/* What a claim asks for one stage: up to `limit` pending rows become running, of these up to `fifo` simply the oldest, the
+ * others by fair share: the row whose sender would be furthest behind comes first. A sender's account is that of the
+ * book, else floor_us; each row taken counts cost_us ahead. */
+struct store_claim_stage {
+	const char *stage;
+	int32_t limit, fifo;
+	double floor_us, cost_us;
+};
+struct store_claim_book {
+	unsigned stage; /* index into the stages of the call */
+	const char *key;
+	double time_us;
+};
 struct store_claimed {
 	int64_t id;
-	unsigned stage; /* index into the stages of the call */
+	unsigned stage;         /* index into the stages of the call */
+	const char *sender_key; /* lives during the callback */
 };
-/* One UPDATE … RETURNING: up to limits[i] pending rows of stages[i], oldest first, become running. Each stage once. */
+/* One statement for all stages. */
 typedef void (*store_claim_fn)(void *arg, enum store_rc rc, const struct store_claimed *rows, size_t n);
-void store_claim(struct store_conn *c, const char *const *stages, const int32_t *limits, size_t n, store_claim_fn fn, void *arg);
+void store_claim(struct store_conn *c, const struct store_claim_stage *stages, size_t n, const struct store_claim_book *book,
+    size_t n_book, store_claim_fn fn, void *arg);
 /* Paused rows whose timeout has come become pending (5000 at a time). next_due: microseconds (wall clock) of the earliest still
  * paused, or 0; not in the future when there are more to do at once. */
 typedef void (*store_due_fn)(void *arg, enum store_rc rc, unsigned requeued, int64_t next_due);

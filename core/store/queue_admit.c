@@ -71,7 +71,7 @@ void store_reserve_ids(struct store_conn *c, unsigned n, store_ids_fn fn, void *
 
 /* --- messages --- */
 
-/* A batch on its way. The messages are copied, for a failing batch is sent again row by row. */
+/* A batch on its way. The messages are copied, but for the bodies, for a failing batch is sent again row by row. */
 struct admission {
 	struct store_conn *c;
 	store_admit_fn fn;
@@ -126,7 +126,7 @@ static struct admission *admission_new(const struct store_message *msgs, size_t 
 	if (!a)
 		return NULL;
 	for (size_t i = 0; i < n; i++) {
-		size += strlen(msgs[i].stage) + 1 + msgs[i].mail_from.n + msgs[i].state.n + msgs[i].headers.n + msgs[i].body.n;
+		size += strlen(msgs[i].stage) + 1 + msgs[i].mail_from.n + msgs[i].state.n + msgs[i].headers.n;
 		for (size_t k = 0; k < msgs[i].n_rcpts; k++)
 			size += msgs[i].rcpts[k].n;
 		rcpts += msgs[i].n_rcpts;
@@ -149,7 +149,6 @@ static struct admission *admission_new(const struct store_message *msgs, size_t 
 		m->mail_from = take_copy(&at, msgs[i].mail_from);
 		m->state = take_copy(&at, msgs[i].state);
 		m->headers = take_copy(&at, msgs[i].headers);
-		m->body = take_copy(&at, msgs[i].body);
 		m->rcpts = rcpt;
 		for (size_t k = 0; k < m->n_rcpts; k++)
 			*rcpt++ = take_copy(&at, msgs[i].rcpts[k]);
@@ -169,7 +168,7 @@ static void put_one(struct call *call, const struct store_message *m)
 	params_texts(p, m->rcpts, m->n_rcpts);
 	params_octets(p, m->state);
 	params_octets(p, m->headers);
-	params_octets(p, m->body);
+	params_octets_ref(p, m->body);
 }
 
 /* The messages `pick` (indices, n of them) as parallel arrays. */

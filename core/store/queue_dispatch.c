@@ -35,30 +35,32 @@ static struct queue_call *queue_call_new(void (*done)(struct call *, enum store_
 	return q;
 }
 
-static void put_texts(struct params *p, const char *const *v, size_t n)
-{
-	params_array(p, PARAMS_TEXT);
-	for (size_t i = 0; i < n; i++)
-		params_el_octets(p, str_from(v[i]));
-	params_array_end(p);
-}
-
 /* --- claim --- */
 
+/* The rows and, behind them in the same block, their sender keys. */
 static void claim_result(struct call *call, unsigned stmt, const PGresult *res)
 {
 	struct queue_call *q = (struct queue_call *)call;
-	size_t n = (size_t)PQntuples(res);
-	struct store_claimed *rows = calloc(n + 1, sizeof(*rows));
+	size_t n = (size_t)PQntuples(res), octets = 0;
+	struct store_claimed *rows;
+	char *key;
 
 	(void)stmt;
+	for (size_t i = 0; i < n; i++)
+		octets += (size_t)PQgetlength(res, (int)i, 2) + 1;
+	rows = calloc(1, (n + 1) * sizeof(*rows) + octets);
 	free(q->rows); /* of an attempt before */
 	q->rows = rows;
 	q->n = rows ? n : 0;
 	q->full = !rows;
+	key = rows ? (char *)(rows + n + 1) : NULL;
 	for (size_t i = 0; i < q->n; i++) {
+		size_t len = (size_t)PQgetlength(res, (int)i, 2);
+
 		rows[i].id = result_int8(res, (int)i, 0);
 		rows[i].stage = (unsigned)result_int4(res, (int)i, 1) - 1;
+		rows[i].sender_key = memcpy(key, PQgetvalue(res, (int)i, 2), len);
+		key += len + 1; /* zeroed */
 	}
 }
 
@@ -73,7 +75,8 @@ static void claim_done(struct call *call, enum store_rc rc, const char *err)
 	free(q->rows);
 }
 
-void store_claim(struct store_conn *c, const char *const *stages, const int32_t *limits, size_t n, store_claim_fn fn, void *arg)
+void store_claim(struct store_conn *c, const struct store_claim_stage *stages, size_t n, const struct store_claim_book *book,
+    size_t n_book, store_claim_fn fn, void *arg)
 {
 	struct queue_call *q = queue_call_new(claim_done, claim_result, arg);
 	struct params *p;
@@ -84,11 +87,20 @@ void store_claim(struct store_conn *c, const char *const *stages, const int32_t 
 	}
 	q->fn.claim = fn;
 	p = call_add(&q->call, STMT_CLAIM);
-	put_texts(p, stages, n);
-	params_array(p, PARAMS_INT4);
-	for (size_t i = 0; i < n; i++)
-		params_el_int4(p, limits[i] > 0 ? limits[i] : 0);
-	params_array_end(p);
+#define COLUMN(type, put, count, value)                                                                         \
+	params_array(p, type);                                                                                         \
+	for (size_t i = 0; i < (count); i++)                                                                           \
+		put(p, value);                                                                                         \
+	params_array_end(p)
+	COLUMN(PARAMS_TEXT, params_el_octets, n, str_from(stages[i].stage));
+	COLUMN(PARAMS_INT4, params_el_int4, n, stages[i].limit > 0 ? stages[i].limit : 0);
+	COLUMN(PARAMS_INT4, params_el_int4, n, stages[i].fifo > 0 ? stages[i].fifo : 0);
+	COLUMN(PARAMS_INT8, params_el_int8, n, (int64_t)stages[i].floor_us);
+	COLUMN(PARAMS_INT8, params_el_int8, n, (int64_t)stages[i].cost_us);
+	COLUMN(PARAMS_INT4, params_el_int4, n_book, (int32_t)book[i].stage + 1);
+	COLUMN(PARAMS_TEXT, params_el_octets, n_book, str_from(book[i].key));
+	COLUMN(PARAMS_INT8, params_el_int8, n_book, (int64_t)book[i].time_us);
+#undef COLUMN
 	call_send(c, &q->call);
 }
 

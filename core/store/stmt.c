@@ -21,11 +21,8 @@ const struct stmt stmts[STMT_N] = {
 	[STMT_ADD_BATCH] = { "add_batch", "SELECT pepsi.workqueue_add($1::bigint[], $2::text[], $3::boolean[], $4::timestamptz[],"
 	    " $5::text[], $6::text[], $7::integer[], $8::integer[], $9::text[], $10::bytea[], $11::bytea[])" },
 
-	[STMT_CLAIM] = { "claim", "WITH pick AS MATERIALIZED (SELECT q.id, s.o FROM unnest($1::text[], $2::integer[])"
-	    " WITH ORDINALITY s(stage, lim, o) CROSS JOIN LATERAL (SELECT w.id FROM pepsi.workqueue w WHERE w.stage = s.stage"
-	    " AND w.status = 'pending' ORDER BY w.id LIMIT s.lim) q)"
-	    " UPDATE pepsi.workqueue w SET status = 'running' FROM pick WHERE w.id = pick.id AND w.status = 'pending'"
-	    " RETURNING w.id, pick.o::integer" },
+	[STMT_CLAIM] = { "claim", "SELECT id, stage, sender_key FROM pepsi.workqueue_claim($1::text[], $2::integer[], $3::integer[],"
+	    " $4::bigint[], $5::bigint[], $6::integer[], $7::text[], $8::bigint[])" },
 	[STMT_DUE] = { "due", "WITH pick AS MATERIALIZED (SELECT id FROM pepsi.workqueue WHERE status = 'paused' AND timeout <= now()"
 	    " ORDER BY timeout LIMIT 5000), up AS (UPDATE pepsi.workqueue w SET status = 'pending', timeout = NULL FROM pick"
 	    " WHERE w.id = pick.id AND w.status = 'paused' RETURNING 1)"
@@ -104,4 +101,7 @@ const struct stmt stmts[STMT_N] = {
 	[STMT_SPLIT] = { "split", "SELECT pepsi.workqueue_split($1::bigint, $2::integer[], $3::text::jsonb, $4::text)" },
 	[STMT_INJECT] = { "inject", "SELECT pepsi.workqueue_inject($1::text, $2::text, $3::text[], $4::bytea, $5::bytea, $6::text::jsonb,"
 	    " $7::bigint, $8::text)" },
+	[STMT_FAILURE_BOUNCE] = { "failure_bounce", "SELECT id, action, mail_from, stage, status, error, failed_at"
+	    " FROM pepsi.failure_bounce($1::text, $2::text[], $3::bigint, $4::boolean, $5::text[], $6::bigint, $7::integer)" },
+	[STMT_FAILURE_WAIT] = { "failure_wait", "SELECT waiting, next_us FROM pepsi.failure_wait($1::text, $2::text[], $3::bigint)" },
 };

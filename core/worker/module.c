@@ -2,7 +2,9 @@
 #include "module.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 /* What 1.0 had: nothing shorter can be a descriptor. Member names, so that a later append does not move it. */
 #define STAGE_MIN (offsetof(struct pepsi_stage, close) + sizeof(void (*)(void *)))
@@ -108,6 +110,9 @@ int module_load(struct worker_module *ret, const char *path, struct buf *why)
 	void *dl = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 	if (!dl) {
 		buf_addf(why, "cannot be loaded: %s", dlerror());
+		/* a tree below /root, most often: root found the file, the account that loads it may not go there */
+		if (access(path, R_OK) && errno == EACCES)
+			buf_addf(why, " (uid %u, which runs the module, may not read it: look at each folder above it)", (unsigned)geteuid());
 		return -1;
 	}
 	const struct pepsi_stage *d = dlsym(dl, PEPSI_STAGE_SYMBOL);

@@ -127,6 +127,9 @@ int32_t facts_read(struct facts *f, const struct pepsi_host *host, struct pepsi_
 	f->ret = str_ieq(ret, STR("FULL")) ? 'F' : str_ieq(ret, STR("HDRS")) ? 'H' : 0;
 	if (!bounce && !(f->words = reason(f->root)))
 		return PEPSI_RETRY;
+	/* it was on its way here, or to another try, when it failed; what the stage before had to say stays the reason */
+	if (bounce && f->kind == DSN_FAILED)
+		f->stage = text(f->root, "failed_stage");
 	f->rcpts = calloc((n > n_row ? n : n_row) + 1, sizeof *f->rcpts);
 	if (!f->rcpts)
 		return PEPSI_RETRY;

@@ -106,6 +106,14 @@ void dsn_human_part(struct buf *out, const struct dsn *d, bool full, bool utf8)
 	}
 	wrapz(out, "", full ? "Your message is attached." : "The header of your message is attached.");
 	buf_add(out, "\r\n", 2);
+	if (d->stage.n) {
+		buf_reset(&b);
+		buf_addz(&b, "It was given up here at stage ");
+		dsn_text(&b, d->stage, utf8, 64);
+		buf_addc(&b, '.');
+		wrap(out, "", buf_str(&b));
+		buf_add(out, "\r\n", 2);
+	}
 	for (size_t i = 0; i < d->n_rcpts && i < DSN_RCPTS_MAX; i++)
 		recipient(out, d, &d->rcpts[i], utf8);
 	out->failed |= b.failed;

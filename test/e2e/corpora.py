@@ -111,7 +111,7 @@ class Dovecot:
         if not os.path.exists("/usr/lib/dovecot/lmtp") or not os.path.exists("/usr/lib/dovecot/imap"):
             raise pepsi.Skip("dovecot-lmtpd or dovecot-imapd is not installed")
         self.imap = pepsi.free_port()
-        self.dir = os.path.join(t.dir, "dovecot")
+        self.dir = os.path.join(t.dir, "dovecot%d" % t.next_number())
         os.makedirs(os.path.join(self.dir, "mail"))
         user = pwd.getpwnam("nobody") if pepsi.ROOT else pwd.getpwuid(os.geteuid())
         os.chown(os.path.join(self.dir, "mail"), user.pw_uid, user.pw_gid)

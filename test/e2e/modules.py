@@ -2,6 +2,7 @@
 its process, takes two decisions or none, or cannot be loaded, harms nothing but its own pass: the daemon, the other
 stages' workers and every other message go on, and the message it was about is kept for the operator."""
 import os
+import subprocess
 
 import pepsi
 
@@ -10,6 +11,8 @@ STAGES = os.path.join(os.path.dirname(pepsi.BIN), "test", "stages")
 
 def daemon(t, bad, more="", stage=""):
     """far.test goes to a next hop, bad.test through the module in question and then to the same next hop."""
+    # under a sanitizer a crash is to be the signal it would be without
+    t.environment["ASAN_OPTIONS"] += ":handle_segv=0"
     if not os.path.exists(os.path.join(STAGES, bad + ".so")):
         raise pepsi.Failed("%s.so was not built in %s" % (bad, STAGES))
     sink = pepsi.Sink(t)
@@ -121,7 +124,7 @@ def undecided(t):
 def unloadable(t):
     """Wrong major version, wrong name, no descriptor, a constructor that crashes: refused when the configuration is
     checked, with the reason; the daemon does not start half-way."""
-    import subprocess
+    t.environment["ASAN_OPTIONS"] += ":handle_segv=0"
     for bad, words in (("major", ["version", "abi"]), ("wrong-name", ["name"]), ("no-symbol", ["pepsi_stage_descriptor", "no stage"]),
                        ("ctor-crash", ["signal", "crash", "died"]), ("no-process", ["process"])):
         path = os.path.join(t.dir, bad + ".conf")

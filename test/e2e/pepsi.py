@@ -190,8 +190,8 @@ class SmtpError(Exception):
 class Smtp:
     """One SMTP session, octet by octet; replies come as (code, text)."""
 
-    def __init__(self, port, host="127.0.0.1", timeout=30, ehlo="client.example.test"):
-        self.sock = socket.create_connection((host, port), timeout)
+    def __init__(self, port, host="127.0.0.1", timeout=30, ehlo="client.example.test", source=None):
+        self.sock = socket.create_connection((host, port), timeout, source and (source, 0))
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.file = self.sock.makefile("rb")
         self.extensions = []

@@ -35,6 +35,7 @@ def strangers(module):
 
 def harm_nobody_else(t):
     path = modules()
+    t.environment["ASAN_OPTIONS"] += ":handle_segv=0"  # a crash on purpose is to be the signal it would be without
     sink = pepsi.Sink(t)
     stages = ("[stage-init]\nPROGRAM = pepsi-stage-bad-wild\nDEPTH = 1\nNEXT_STAGE = out\nPARALLELISM = 3\nMAX_RUNTIME = 2 s\n\n"
               + pepsi.smarthost("out", sink.port) + pepsi.bounce())

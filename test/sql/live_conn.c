@@ -3,6 +3,7 @@
 #include "live.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 static const struct str one_rcpt[] = { STR_INIT("bob@example.test") };
 
@@ -281,11 +282,65 @@ static void test_serialization(void **state)
 	store_conn_close(in);
 }
 
+/* Much more than the socket and libpq take at once, with calls before, between and behind: everything is answered, in
+ * order; an error in the midst of it costs the batch its own messages only. */
+static void test_much_at_once(void **state)
+{
+	enum { N = 6, SIZE = 3 * 1024 * 1024 + 5 };
+	struct store_conn *in = live_open("pepsi-ingress", false);
+	struct answer big[3] = { 0 }, small[4] = { 0 }, ids = { 0 };
+	struct store_message m[3][N];
+	char *octets = malloc(SIZE);
+
+	(void)state;
+	live_sql("DELETE FROM pepsi.workqueue");
+	for (size_t i = 0; i < SIZE; i++)
+		octets[i] = (char)(i * 131 + i / 4096);
+	for (unsigned k = 0; k < 3; k++) {
+		for (unsigned i = 0; i < N; i++) {
+			m[k][i] = message(live_sql_int("SELECT nextval('pepsi.workqueue_id_seq')"));
+			m[k][i].body = str_n(octets, SIZE - i);
+		}
+		if (k == 1)
+			m[k][2].state = STR("[]"); /* refused: the others are sent again, one by one */
+	}
+	store_admit(in, m[0], N, on_admit, &big[0]);
+	store_reserve_ids(in, 1, on_ids, &small[0]);
+	assert_true(store_conn_pending(in) > 0);
+	store_admit(in, m[1], 2, on_admit, &big[1]);
+	store_admit(in, &m[1][3], N - 3, on_admit, &big[2]);
+	store_reserve_ids(in, 1, on_ids, &ids);
+	live_until(&big[0].done);
+	live_until(&ids.done);
+	assert_int_equal(big[0].rc, STORE_OK);
+	assert_int_equal(small[0].rc, STORE_OK);
+	assert_int_equal(ids.rc, STORE_OK);
+	assert_true(big[1].done && big[2].done);
+	store_admit(in, &m[1][2], 1, on_admit, &small[1]);
+	live_until(&small[1].done);
+	assert_int_equal(small[1].rc, STORE_REFUSED);
+	assert_int_equal(live_sql_int("SELECT count(*) FROM pepsi.workqueue"), N + 2 + N - 3);
+	live_check_books();
+	/* the server goes while most of it is still here */
+	store_admit(in, m[2], N, on_admit, &small[2]);
+	store_reserve_ids(in, 1, on_ids, &small[3]);
+	live_server("stop -m immediate");
+	live_until(&small[3].done);
+	assert_true(small[2].done);
+	assert_int_equal(small[2].rc, STORE_AWAY);
+	assert_int_equal(small[3].rc, STORE_AWAY);
+	live_server("start");
+	live_check_books();
+	live_sql("DELETE FROM pepsi.workqueue");
+	store_conn_close(in);
+	free(octets);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_order), cmocka_unit_test(test_listen), cmocka_unit_test(test_refused), cmocka_unit_test(test_close_inside),
-		cmocka_unit_test(test_serialization), cmocka_unit_test(test_backend_killed), cmocka_unit_test(test_shutdown_in_batch),
+		cmocka_unit_test(test_serialization), cmocka_unit_test(test_backend_killed), cmocka_unit_test(test_shutdown_in_batch), cmocka_unit_test(test_much_at_once),
 	};
 
 	return cmocka_run_group_tests(tests, live_setup, live_teardown);

@@ -265,8 +265,7 @@ static void add(const char *stage, int64_t *id)
 
 static void test_claim(void **state)
 {
-	const char *stages[] = { "none", "b", "a" };
-	int32_t limits[] = { 5, 1, 2 };
+	struct store_claim_stage ask[] = { { "none", 5, 1, 0, 1 }, { "b", 1, 1, 0, 1 }, { "a", 2, 1, 0, 1 } };
 	int64_t a[3], b[2];
 
 	(void)state;
@@ -275,14 +274,14 @@ static void test_claim(void **state)
 		add("a", &a[i]);
 	for (int i = 0; i < 2; i++)
 		add("b", &b[i]);
-	CALL(store_claim(db, stages, limits, 3, on_claim, &got));
+	CALL(store_claim(db, ask, 3, NULL, 0, on_claim, &got));
 	assert_int_equal(got.rc, STORE_OK);
 	assert_int_equal(got.n, 3);
 	for (size_t i = 0; i < 3; i++)
 		assert_true((got.stages[i] == 1 && got.ids[i] == b[0]) || (got.stages[i] == 2 && (got.ids[i] == a[0] || got.ids[i] == a[1])));
 	assert_int_equal(live_sql_int("SELECT count(*) FROM pepsi.workqueue WHERE status = 'running'"), 3);
-	limits[1] = 0;
-	CALL(store_claim(db, stages, limits, 3, on_claim, &got));
+	ask[1].limit = 0;
+	CALL(store_claim(db, ask, 3, NULL, 0, on_claim, &got));
 	assert_int_equal(got.n, 1);
 	assert_int_equal(got.ids[0], a[2]);
 
@@ -297,6 +296,74 @@ static void test_claim(void **state)
 	assert_int_equal(got.n, 3);
 	assert_int_equal(live_sql_int("SELECT count(*) FROM pepsi.workqueue WHERE status = 'pending'"), 5);
 	live_check_books();
+}
+
+/* Rows of each sender at a stage; sender i is 192.0.2.i. */
+static void crowd(unsigned sender, unsigned n)
+{
+	char sql[400];
+
+	snprintf(sql, sizeof(sql), "INSERT INTO pepsi.workqueue (body_id, stage, mail_from, rcpt_to, headers, state)"
+		" SELECT 0, 'a', 'x@y', '{z@y}', '', jsonb_build_object('origin', jsonb_build_object('ip', '192.0.2.%u'))"
+		" FROM generate_series(1, %u)", sender, n);
+	live_sql(sql);
+}
+
+static int64_t taken(unsigned sender)
+{
+	char sql[200];
+
+	snprintf(sql, sizeof(sql), "SELECT count(*) FROM pepsi.workqueue WHERE status = 'running' AND sender_key = '192.0.2.%u'", sender);
+	return live_sql_int(sql);
+}
+
+static void on_keys(void *arg, enum store_rc rc, const struct store_claimed *rows, size_t n)
+{
+	struct got *g = arg;
+
+	g->rc = rc;
+	g->n = n;
+	for (size_t i = 0; i < n; i++)
+		assert_memory_equal(rows[i].sender_key, "192.0.2.", 8);
+	g->done = true;
+}
+
+static void test_fair_claim(void **state)
+{
+	struct store_claim_stage ask = { "a", 30, 3, 1000, 100 };
+	const struct store_claim_book ahead = { 0, "192.0.2.1", 1000000 };
+
+	(void)state;
+	wipe();
+	crowd(1, 2000); /* the oldest, and many */
+	crowd(2, 2000);
+	crowd(3, 5);
+
+	/* nobody has had anything: equal parts, and the three oldest besides; whoever has less leaves the rest to the others */
+	CALL(store_claim(db, &ask, 1, NULL, 0, on_keys, &got));
+	assert_int_equal(got.n, 30);
+	assert_int_equal(taken(3), 5);
+	assert_in_range(taken(1), 13, 15); /* three of them for their age */
+	assert_in_range(taken(2), 10, 12);
+
+	/* 1 is far ahead: it gets the FIFO share alone */
+	live_sql("UPDATE pepsi.workqueue SET status = 'pending'");
+	CALL(store_claim(db, &ask, 1, &ahead, 1, on_keys, &got));
+	assert_int_equal(taken(3), 5);
+	assert_in_range(taken(2), 21, 22); /* at most about twice an equal part at a time */
+	assert_in_range(taken(1), 3, 4);
+
+	/* a book for another stage of the call is nobody's here */
+	live_sql("UPDATE pepsi.workqueue SET status = 'pending'");
+	CALL(store_claim(db, &ask, 1, &(const struct store_claim_book){ 1, "192.0.2.1", 1000000 }, 1, on_keys, &got));
+	assert_in_range(taken(1), 13, 15);
+
+	/* alone it gets everything, whatever the book says */
+	live_sql("DELETE FROM pepsi.workqueue WHERE sender_key <> '192.0.2.1'");
+	live_sql("UPDATE pepsi.workqueue SET status = 'pending'");
+	CALL(store_claim(db, &ask, 1, &ahead, 1, on_keys, &got));
+	assert_int_equal(got.n, 30);
+	wipe();
 }
 
 static void test_due(void **state)
@@ -321,14 +388,14 @@ static void test_due(void **state)
 
 static void test_blame(void **state)
 {
-	const char *stages[] = { "a" };
+	const struct store_claim_stage ask = { "a", 1, 1, 0, 1 };
 	int64_t id;
 
 	(void)state;
 	wipe();
 	add("a", &id);
 	for (unsigned i = 1; i <= 3; i++) {
-		CALL(store_claim(db, stages, (const int32_t[]){ 1 }, 1, on_claim, &got));
+		CALL(store_claim(db, &ask, 1, NULL, 0, on_claim, &got));
 		assert_int_equal(got.n, 1);
 		CALL(store_blame(db, id, false, 3, "{\"error\":\"signal 11\"}", on_blame, &got));
 		assert_int_equal(got.rc, STORE_OK);
@@ -499,7 +566,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_admit), cmocka_unit_test(test_admit_bad_row), cmocka_unit_test(test_admit_many),
-		cmocka_unit_test(test_claim), cmocka_unit_test(test_due), cmocka_unit_test(test_blame), cmocka_unit_test(test_views),
+		cmocka_unit_test(test_claim), cmocka_unit_test(test_fair_claim), cmocka_unit_test(test_due), cmocka_unit_test(test_blame), cmocka_unit_test(test_views),
 		cmocka_unit_test(test_repairs), cmocka_unit_test(test_stats), cmocka_unit_test(test_not_allowed), cmocka_unit_test(test_orphans), cmocka_unit_test(test_gc),
 	};
 

@@ -8,7 +8,9 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -84,6 +86,32 @@ static void a_hang_costs_ten_seconds(void **st)
 	module_info_free(&m);
 }
 
+/* The file is there, but the account that looks may not have it: the message says whom to let in. */
+static void not_for_this_account(void **st)
+{
+	(void)st;
+	char dir[] = "/tmp/pepsi-unit-XXXXXX", path[100];
+	int status;
+	assert_non_null(mkdtemp(dir));
+	snprintf(path, sizeof path, "%s/pepsi-stage-shut.so", dir);
+	FILE *f = fopen(path, "w");
+	assert_non_null(f);
+	fclose(f);
+	assert_int_equal(chmod(path, 0), 0);
+	pid_t child = fork();
+	if (!child) {
+		struct module_info m;
+		if (!geteuid() && setresuid(65534, 65534, 65534))
+			_exit(2);
+		worker_describe("pepsi-stage-shut", path, NULL, NULL, &m);
+		_exit(!m.error || !strstr(m.error, "may not read it: look at each folder above it"));
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	remove(path);
+	remove(dir);
+	assert_int_equal(status, 0);
+}
+
 static void validating(void **st)
 {
 	(void)st;
@@ -113,6 +141,7 @@ static void validating(void **st)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(refusals), cmocka_unit_test(a_good_one), cmocka_unit_test(validating),
+		cmocka_unit_test(not_for_this_account),
 		cmocka_unit_test(a_hang_costs_ten_seconds) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -257,7 +257,7 @@ static void test_rest(void **state)
 	o = run("pepsi", "queue", "-h", NULL);
 	EXPECT(o, 0, "--recipient ADDRESS", "");
 	o = run("pepsi", "help", "stage", NULL);
-	EXPECT(o, 0, "stage describe FILE.so", "");
+	EXPECT(o, 0, "stage describe MODULE", "");
 	o = run("pepsi", "sttaus", NULL);
 	EXPECT(o, 2, "", "did you mean status?");
 	o = run("pepsi", "status" ESC "[2J", NULL);

@@ -83,7 +83,6 @@ static void cases(void **state)
 		/* a stage's module that nobody described is not guessed at */
 		{ REST "[stage-x]\nPROGRAM = mine\nODD = 1\nODD = 2\n", "" },
 		{ REST "[pepsi-failure-bouncer]\nBOUNCE_STAGE = init\n",
-		    "t.conf:5: warning: [pepsi-failure-bouncer] has no effect yet in this version\n"
 		    "t.conf:6: warning: BOUNCE_STAGE = init: [stage-init] runs pepsi-stage-discard, which makes no bounces "
 		    "(pepsi-stage-bounce does)\n" },
 		{ REST "[pepsi]\nMAIL_LOG = YES\n", "t.conf:6: warning: MAIL_LOG has no effect yet in this version\n" },

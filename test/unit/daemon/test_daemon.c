@@ -1,6 +1,7 @@
 /* The spawner's pieces that need no process: its channel and its table. */
 #include "daemon/daemon_internal.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pwd.h>
 #include <setjmp.h>
@@ -24,11 +25,11 @@ static void test_channel(void **state)
 	assert_int_equal(channel_recv(sv[1], &got, &fd), 0);
 	int memfd = channel_memfd("test", STR("hello"));
 	assert_true(memfd >= 0);
-	assert_int_equal(channel_send(sv[0], &m, memfd), 0);
+	assert_int_equal(channel_send(sv[0], &m, memfd, -1), 0);
 	close(memfd);
 	m.op = CH_EXITED;
 	memset(m.stage, 'x', sizeof m.stage); /* no NUL: the receiver makes one */
-	assert_int_equal(channel_send(sv[0], &m, -1), 0);
+	assert_int_equal(channel_send(sv[0], &m, -1, -1), 0);
 
 	assert_int_equal(channel_recv(sv[1], &got, &fd), 1);
 	assert_int_equal(got.op, CH_STARTED);
@@ -120,9 +121,27 @@ static void test_missing_account(void **state)
 	config_free(c);
 }
 
+/* Nobody reads at the other end: the spawner, which the reactor may be waiting for, gives up. */
+static void test_channel_full(void **state)
+{
+	struct channel_msg m = { .op = CH_STARTED, .pid = 7 };
+	int sv[2], n = 0, fd;
+	(void)state;
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv), 0);
+	while (n < 100000 && channel_send(sv[0], &m, -1, 0) == 0)
+		n++;
+	assert_int_equal(errno, ETIMEDOUT);
+	assert_in_range(n, 64, 99999); /* the dispatcher's STARTING_MAX relies on it */
+	assert_int_equal(channel_recv(sv[1], &m, &fd), 1);
+	assert_int_equal(channel_send(sv[0], &m, -1, 0), 0);
+	close(sv[0]);
+	close(sv[1]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_channel_full),
 		cmocka_unit_test(test_channel),
 		cmocka_unit_test(test_slurp_is_bounded),
 		cmocka_unit_test(test_table),

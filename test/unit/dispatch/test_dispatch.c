@@ -36,7 +36,8 @@ static struct {
 	unsigned claims, releases, release_all, stills, blames, dues, flushes, orphans;
 	char claim_stage[8][32];
 	int32_t claim_limit[8];
-	size_t claim_n;
+	size_t claim_n, n_book;
+	struct store_claim_book book;
 	store_claim_fn claim_fn;
 	void *claim_arg;
 	int64_t ids[64];
@@ -53,14 +54,17 @@ static struct {
 	struct store_stage_delta delta;
 } db;
 
-void store_claim(struct store_conn *c, const char *const *stages, const int32_t *limits, size_t n, store_claim_fn fn, void *arg)
+void store_claim(struct store_conn *c, const struct store_claim_stage *stages, size_t n, const struct store_claim_book *book,
+    size_t n_book, store_claim_fn fn, void *arg)
 {
 	(void)c;
 	db.claims++;
 	db.claim_n = n;
+	db.n_book = n_book;
+	db.book = n_book ? book[0] : (struct store_claim_book){ 0 };
 	for (size_t i = 0; i < n && i < 8; i++) {
-		snprintf(db.claim_stage[i], sizeof db.claim_stage[i], "%s", stages[i]);
-		db.claim_limit[i] = limits[i];
+		snprintf(db.claim_stage[i], sizeof db.claim_stage[i], "%s", stages[i].stage);
+		db.claim_limit[i] = stages[i].limit;
 	}
 	db.claim_fn = fn;
 	db.claim_arg = arg;
@@ -276,7 +280,7 @@ static void claim_gives(const int64_t *ids, size_t n)
 {
 	struct store_claimed rows[16];
 	for (size_t i = 0; i < n; i++)
-		rows[i] = (struct store_claimed){ ids[i], 0 };
+		rows[i] = (struct store_claimed){ ids[i], 0, "crowd" };
 	dispatch_wake(d, "init");
 	spin();
 	db.claim_fn(db.claim_arg, STORE_OK, rows, n);
@@ -308,18 +312,171 @@ static void test_hand_off(void **state)
 
 static void test_no_reserve_over_waiting_rows(void **state)
 {
+	struct sender *crowd = fair_sender(&init_stage()->book, "crowd");
 	(void)state;
+	fair_charge(crowd, 1e6); /* has had a second more than anybody */
 	dispatch_wake(d, "init");
-	assert_false(dispatch_reserve(d, "init", "k", 100)); /* those in the database come first */
-	assert_false(dispatch_reserve(d, "nowhere", "k", 100));
+	assert_false(dispatch_reserve(d, "init", "crowd", 100)); /* those in the database come first */
+	assert_false(dispatch_reserve(d, "nowhere", "crowd", 100));
+	assert_true(dispatch_reserve(d, "init", "newcomer", 100)); /* but not before one who has had nothing */
+	dispatch_unreserve(d, "init", "newcomer", 100);
 	spin();
+	assert_int_equal(db.n_book, 1);
+	assert_string_equal(db.book.key, "crowd");
 	db.claim_fn(db.claim_arg, STORE_OK, NULL, 0);
-	assert_true(dispatch_reserve(d, "init", "k", 100));
-	for (int i = 1; i < 8; i++)
-		assert_true(dispatch_reserve(d, "init", "k", 100));
-	assert_false(dispatch_reserve(d, "init", "k", 100)); /* QUEUE_LIMIT x PARALLELISM */
-	dispatch_unreserve(d, "init", "k", 100);
-	assert_true(dispatch_reserve(d, "init", "k", 100));
+	for (int i = 0; i < 8 + HAND_OFF_EXTRA; i++)
+		assert_true(dispatch_reserve(d, "init", "crowd", 100));
+	assert_false(dispatch_reserve(d, "init", "crowd", 100));
+	assert_true(dispatch_reserve(d, "init", "newcomer", 100)); /* finds a place all the same */
+	dispatch_unreserve(d, "init", "newcomer", 100);
+	dispatch_unreserve(d, "init", "crowd", 100);
+	assert_true(dispatch_reserve(d, "init", "crowd", 100));
+}
+
+/* A sender whose row was left to the database does not overtake it with the next. */
+static void test_no_overtaking_of_ones_own(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 8 + HAND_OFF_EXTRA; i++)
+		assert_true(dispatch_reserve(d, "init", "many", 1));
+	assert_false(dispatch_reserve(d, "init", "many", 1)); /* this one goes to the database */
+	dispatch_wake(d, "init");
+	for (int i = 0; i < 8 + HAND_OFF_EXTRA; i++)
+		dispatch_unreserve(d, "init", "many", 1);
+	assert_false(dispatch_reserve(d, "init", "many", 1));
+	spin();
+	db.claim_fn(db.claim_arg, STORE_OK, NULL, 0); /* the database has been seen empty */
+	assert_true(dispatch_reserve(d, "init", "many", 1));
+}
+
+static void test_least_served_is_next(void **state)
+{
+	static const int64_t rows[] = { 1, 2, 3, 4, 5, 6 };
+	struct arena *a = arena_new(1 << 20);
+	struct str rcpt = STR("b@example.net");
+	struct wire_item it = { .id = 100, .has_content = true, .mail_from = STR("a@x"), .rcpts = &rcpt, .n_rcpts = 1,
+		.state = STR("{}"), .headers = STR("A: b\r\n"), .body = STR("x\r\n"), .body_size = 3 };
+	int64_t ids[8];
+	(void)state;
+	claim_gives(rows, 6); /* all of sender "crowd" */
+	int w = worker_up(0);
+	assert_int_equal(got(w, ids, 8, NULL, a), 2); /* 1 and 2 */
+	assert_true(dispatch_reserve(d, "init", "other", 1));
+	dispatch_hand_off(d, "init", "other", &it, -1);
+	now_us += 20000;
+	say(w, "0\n0\n"); /* 10 ms each: one at a time from here */
+	assert_int_equal(got(w, ids, 8, NULL, a), 1);
+	assert_int_equal(ids[0], 100); /* not 3, though 3 has waited longer */
+	now_us += 10000;
+	say(w, "0\n");
+	assert_int_equal(got(w, ids, 8, NULL, a), 1);
+	assert_int_equal(ids[0], 3);
+	close(w);
+	arena_free(a);
+}
+
+static void test_suspect_does_not_hold_up_others(void **state)
+{
+	static const int64_t rows[] = { 1, 2, 3, 4 };
+	struct arena *a = arena_new(1 << 20);
+	int64_t ids[8], still[] = { 1, 2 };
+	(void)state;
+	claim_gives(rows, 4);
+	unsigned starts = sp.starts;
+	assert_int_equal(starts, 2); /* PARALLELISM */
+	int w0 = worker_up(0);
+	assert_int_equal(got(w0, ids, 8, NULL, a), 2);
+	pid_t pid0 = next_pid;
+	int w1 = worker_up(1);
+	assert_int_equal(got(w1, ids, 8, NULL, a), 2); /* 3 and 4, which take long */
+	close(w0);
+	dispatch_worker_exited(d, pid0, SIGSEGV);
+	spin();
+	db.still_fn(db.still_arg, STORE_OK, still, 2);
+	spin();
+	assert_int_equal(init_stage()->n_suspects, 2);
+	assert_int_equal(sp.starts, 3); /* a fresh worker for them */
+	w0 = worker_up(2);
+	assert_int_equal(got(w0, ids, 8, NULL, a), 1);
+	say(w0, "0\n");
+	assert_int_equal(got(w0, ids, 8, NULL, a), 1);
+	say(w0, "0\n");
+	assert_int_equal(init_stage()->n_suspects, 0);
+	assert_int_equal(init_stage()->n_backlog, 0);
+	close(w0);
+	close(w1);
+	arena_free(a);
+}
+
+/* The books alone: shares come out even whatever the order and size of the demands; leads decay; no credit for idling. */
+static void test_fair_books(void **state)
+{
+	static struct fair_book b;
+	static struct flight f[3];
+	struct sender *s[3];
+	unsigned served[3] = { 0 };
+	bool by_age;
+	(void)state;
+	fair_init(&b);
+	for (int i = 0; i < 3; i++) {
+		char key[8];
+		snprintf(key, sizeof key, "s%d", i);
+		s[i] = fair_sender(&b, key);
+		assert_ptr_equal(s[i], fair_sender(&b, key));
+	}
+	fair_hold(&b, s[0]);
+	fair_put(&b, s[0], &f[0], false);
+	for (int i = 0; i < 100; i++) /* alone for a while */
+		fair_charge(fair_next(&b, &by_age), 10000);
+	for (int i = 1; i < 3; i++) {
+		fair_hold(&b, s[i]);
+		fair_put(&b, s[i], &f[i], false);
+	}
+	for (int i = 0; i < 300; i++) {
+		struct sender *next = fair_next(&b, &by_age);
+		assert_false(by_age); /* no FIFO share is set */
+		for (int j = 0; j < 3; j++)
+			served[j] += next == s[j];
+		fair_charge(next, next == s[2] ? 20000 : 10000); /* s2's messages take twice as long */
+	}
+	assert_in_range(served[0], 115, 125);
+	assert_in_range(served[1], 115, 125);
+	assert_in_range(served[2], 55, 65); /* half as many, the same time */
+
+	double lead;
+	fair_charge(s[1], 1e6);
+	lead = s[1]->time_us - b.floor_us;
+	fair_decay(&b, 600e6, 600e6);
+	assert_true(s[1]->time_us - b.floor_us < lead * 0.51 && s[1]->time_us - b.floor_us > lead * 0.49);
+
+	b.fifo_percent = 10;
+	unsigned aged = 0;
+	for (int i = 0; i < 100; i++) {
+		fair_next(&b, &by_age);
+		aged += by_age;
+	}
+	assert_int_equal(aged, 10);
+
+	/* gone for an hour, it comes back level, not ahead */
+	fair_take(&b, s[2], &f[2]);
+	fair_release(&b, s[2]);
+	for (int i = 0; i < 1000; i++)
+		fair_charge(fair_next(&b, &by_age), 10000);
+	s[2] = fair_sender(&b, "s2");
+	fair_hold(&b, s[2]);
+	assert_true(s[2]->time_us >= b.floor_us);
+	fair_release(&b, s[2]);
+
+	/* many strangers: the book stays bounded, and forgets who says nothing any more */
+	for (unsigned i = 0; i < FAIR_SENDERS_MAX + 5000; i++) {
+		char key[16];
+		snprintf(key, sizeof key, "n%u", i);
+		assert_non_null(fair_sender(&b, key));
+	}
+	assert_in_range(b.n, FAIR_SENDERS_MAX, FAIR_SENDERS_MAX + 1);
+	fair_decay(&b, 1, 600e6);
+	assert_in_range(b.n, 1, 4);
+	fair_done(&b);
 }
 
 static void test_wake_during_claim_is_kept(void **state)
@@ -350,7 +507,7 @@ static void test_next_stage_is_claimed_at_once(void **state)
 /* The row's move is committed and claimed for the next stage before the status line that tells of it is read. */
 static void test_claimed_before_its_answer(void **state)
 {
-	struct store_claimed row = { 1, 0 };
+	struct store_claimed row = { 1, 0, "k" };
 	int64_t ids[8];
 	struct arena *a = arena_new(1 << 20);
 	(void)state;
@@ -383,7 +540,7 @@ static void test_claimed_before_its_answer(void **state)
 /* The same, but the worker dies before its line: the look-up finds the row elsewhere, and it goes on there. */
 static void test_claimed_before_its_worker_died(void **state)
 {
-	struct store_claimed row = { 2, 0 };
+	struct store_claimed row = { 2, 0, "k" };
 	int64_t ids[8];
 	struct arena *a = arena_new(1 << 20);
 	(void)state;
@@ -920,6 +1077,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_hand_off, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_no_reserve_over_waiting_rows, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_no_overtaking_of_ones_own, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_least_served_is_next, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_suspect_does_not_hold_up_others, setup, teardown),
+		cmocka_unit_test(test_fair_books),
 		cmocka_unit_test_setup_teardown(test_wake_during_claim_is_kept, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_next_stage_is_claimed_at_once, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_claimed_before_its_answer, setup, teardown),

@@ -38,22 +38,8 @@ void fake_give_ids(struct world *w, enum store_rc rc)
 	free(ids);
 }
 
-static void admit(void *ctx, const struct store_message *msgs, size_t n, store_admit_fn fn, void *arg)
+static void take_rows(struct fake *f, const struct store_message *msgs, size_t n)
 {
-	struct fake *f = &((struct world *)ctx)->fake;
-	assert_null(f->admit_fn); /* one commit at a time */
-	assert_true(n > 0);
-	if (f->no_memory) {
-		enum store_rc full[FAKE_ROWS];
-		for (size_t i = 0; i < n; i++)
-			full[i] = STORE_FULL;
-		fn(arg, full, n);
-		return;
-	}
-	f->admit_fn = fn;
-	f->admit_arg = arg;
-	f->n_batch = n;
-	f->batches++;
 	for (size_t i = 0; i < n; i++) {
 		struct buf rcpts = BUF_INIT(65536);
 		assert_true(f->n_rows < FAKE_ROWS);
@@ -76,6 +62,35 @@ static void admit(void *ctx, const struct store_message *msgs, size_t n, store_a
 	}
 }
 
+static void admit(void *ctx, const struct store_message *msgs, size_t n, store_admit_fn fn, void *arg)
+{
+	struct fake *f = &((struct world *)ctx)->fake;
+	assert_null(f->admit_fn); /* one commit at a time */
+	assert_true(n > 0);
+	if (f->no_memory) {
+		enum store_rc full[FAKE_ROWS];
+		for (size_t i = 0; i < n; i++)
+			full[i] = STORE_FULL;
+		fn(arg, full, n);
+		return;
+	}
+	f->admit_fn = fn;
+	f->admit_arg = arg;
+	f->n_batch = n;
+	f->batches++;
+	take_rows(f, msgs, n);
+}
+
+static void admit_large(void *ctx, const struct store_message *msgs, size_t n, store_admit_fn fn, void *arg)
+{
+	struct fake *f = &((struct world *)ctx)->fake;
+	assert_null(f->large_fn);
+	f->large_fn = fn;
+	f->large_arg = arg;
+	f->n_large = n;
+	take_rows(f, msgs, n);
+}
+
 void fake_commit(struct world *w, const enum store_rc *rcs)
 {
 	struct fake *f = &w->fake;
@@ -84,6 +99,16 @@ void fake_commit(struct world *w, const enum store_rc *rcs)
 	assert_non_null(fn);
 	f->admit_fn = NULL;
 	fn(f->admit_arg, rcs ? rcs : ok, f->n_batch);
+}
+
+void fake_commit_large(struct world *w)
+{
+	struct fake *f = &w->fake;
+	enum store_rc ok[FAKE_ROWS] = { STORE_OK };
+	store_admit_fn fn = f->large_fn;
+	assert_non_null(fn);
+	f->large_fn = NULL;
+	fn(f->large_arg, ok, f->n_large);
 }
 
 void fake_commit_all(struct world *w, enum store_rc rc)
@@ -146,7 +171,7 @@ static void sink_wake(void *arg, const char *stage)
 	((struct world *)arg)->fake.wakes++;
 }
 
-struct world *world_new(const char *const *options)
+static struct world *make(const char *const *options, bool two_ways)
 {
 	struct world *w = calloc(1, sizeof *w);
 	struct config_faults *faults = config_faults_new();
@@ -177,12 +202,22 @@ struct world *world_new(const char *const *options)
 		print_error("fault: %s\n", config_faults_at(faults, i)->text);
 	assert_non_null(w->in);
 	config_faults_free(faults);
-	struct admission_backend be = { reserve_ids, admit, w };
+	struct admission_backend be = { reserve_ids, admit, w, two_ways ? admit_large : NULL };
 	struct ingress_sink sink = { w, sink_reserve, sink_unreserve, sink_hand_off, sink_wake };
 	assert_int_equal(ingress_start_with(w->in, w->base, &be, &sink), 0);
 	ingress_database(w->in, true);
 	world_turn(w);
 	return w;
+}
+
+struct world *world_new(const char *const *options)
+{
+	return make(options, false);
+}
+
+struct world *world_new_two_ways(const char *const *options)
+{
+	return make(options, true);
 }
 
 void world_turn(struct world *w)
@@ -215,6 +250,8 @@ void world_free(struct world *w)
 	/* late answers find nobody */
 	if (f->admit_fn)
 		fake_commit(w, NULL);
+	if (f->large_fn)
+		fake_commit_large(w);
 	if (f->ids_fn)
 		fake_give_ids(w, STORE_OK);
 	event_base_free(w->base);

@@ -199,7 +199,7 @@ static void test_batch_limits(void **state)
 	world_free(w);
 }
 
-static void send_large(struct client *c, size_t body)
+static void send_large_next(struct client *c, size_t body)
 {
 	char *p = malloc(body + 64);
 	size_t n = (size_t)sprintf(p, "Subject: large\r\n\r\n");
@@ -210,11 +210,16 @@ static void send_large(struct client *c, size_t body)
 		if (n + 64 > body)
 			break;
 	}
-	client_hello(c);
 	client_envelope(c);
 	client_send_n(c, p, n);
 	client_send(c, ".\r\n");
 	free(p);
+}
+
+static void send_large(struct client *c, size_t body)
+{
+	client_hello(c);
+	send_large_next(c, body);
 }
 
 /* Small mail does not wait behind large, and large is not forgotten. */
@@ -300,15 +305,79 @@ static void test_half_close(void **state)
 	world_free(w);
 }
 
+/* With a way of their own large ones neither wait for small ones nor the other way round. */
+static void test_two_ways(void **state)
+{
+	(void)state;
+	struct world *w = world_new_two_ways(NULL);
+	struct client c[4];
+	for (unsigned i = 0; i < 4; i++)
+		c[i] = client_new(w);
+	send_large(&c[0], ADMIT_LARGE + 1000);
+	client_quiet(&c[0]);
+	assert_int_equal(w->fake.n_large, 1);
+	send_message(&c[1]);
+	client_quiet(&c[1]);
+	assert_non_null(w->fake.admit_fn); /* sent, though the large one is not committed */
+	fake_commit(w, NULL);
+	client_expect(&c[1], "250 ");
+	send_large(&c[2], ADMIT_LARGE + 1000); /* waits for the first large one alone */
+	client_quiet(&c[2]);
+	send_message(&c[3]);
+	client_quiet(&c[3]);
+	assert_int_equal(w->fake.n_rows, 3);
+	fake_commit_large(w);
+	client_expect(&c[0], "250 ");
+	assert_int_equal(w->fake.n_rows, 4);
+	assert_true(w->fake.rows[3].body.n > ADMIT_LARGE);
+	/* what is in flight when the database goes is answered by its own commit */
+	ingress_database(w->in, false);
+	fake_commit(w, NULL);
+	fake_commit_large(w);
+	client_expect(&c[3], "250 ");
+	client_expect(&c[2], "250 ");
+	for (unsigned i = 0; i < 4; i++)
+		client_free(&c[i]);
+	assert_true(idle(w));
+	world_free(w);
+}
+
 static void test_budget(void **state)
 {
 	(void)state;
 	struct world *w = world_new((const char *const[]){ "pepsi-ingress", "MESSAGE_MEMORY", "1 MiB", NULL });
-	struct client c = client_new(w);
-	send_large(&c, 900 * 1024);
+	struct client c = client_new(w), neighbour = client_new(w);
+	client_hello(&neighbour);
+	client_envelope(&neighbour);
+	client_send(&neighbour, "Subject: in the midst of it\r\n");
+	client_quiet(&neighbour);
+	/* headers are always in memory: a buffer of theirs as large as the budget finds no room beside the neighbour */
+	client_hello(&c);
+	client_envelope(&c);
+	static char fields[9000 * 100];
+	size_t n = 0;
+	while (n < sizeof fields) {
+		memset(fields + n, 'x', 98);
+		fields[n + 1] = ':';
+		memcpy(fields + n + 98, "\r\n", 2);
+		n += 100;
+	}
+	client_send_n(&c, fields, n);
+	client_send(&c, "\r\nbody\r\n.\r\n");
 	client_expect(&c, "452 4.3.1 ");
 	assert_int_equal(w->fake.n_rows, 0);
+	client_send(&neighbour, "\r\nbody\r\n.\r\n");
+	client_quiet(&neighbour);
+	fake_commit(w, NULL);
+	client_expect(&neighbour, "250 ");
 	assert_int_equal(w->in->house.used, 0);
+	client_free(&neighbour);
+	/* a body is not: it goes to disk instead */
+	send_large_next(&c, 900 * 1024);
+	client_quiet(&c);
+	assert_true(w->in->house.used < 64 * 1024);
+	fake_commit(w, NULL);
+	client_expect(&c, "250 ");
 	/* small ones still pass */
 	client_envelope(&c);
 	client_send(&c, MESSAGE ".\r\n");
@@ -316,6 +385,49 @@ static void test_budget(void **state)
 	fake_commit(w, NULL);
 	client_expect(&c, "250 ");
 	client_free(&c);
+	assert_true(idle(w));
+	world_free(w);
+}
+
+/* Envelopes count against the same budget: sessions full of recipients are ended, and give everything back. */
+static void test_budget_of_envelopes(void **state)
+{
+	(void)state;
+	struct world *w = world_new((const char *const[]){ "pepsi-ingress", "MESSAGE_MEMORY", "1 MiB", NULL });
+	struct client c[4], honest = client_new(w);
+	unsigned ended = 0, taken = 0;
+	char line[600], orcpt[451];
+	memset(orcpt, 'x', sizeof orcpt - 1);
+	orcpt[sizeof orcpt - 1] = 0;
+	for (unsigned i = 0; i < 4; i++) {
+		c[i] = client_new(w);
+		client_hello(&c[i]);
+		client_send(&c[i], "MAIL FROM:<a@example.org>\r\n");
+		client_expect(&c[i], "250 ");
+		for (bool more = true; more && taken < 4000; taken++) {
+			snprintf(line, sizeof line, "RCPT TO:<b%u@example.test> ORCPT=rfc822;%s\r\n", taken, orcpt);
+			client_send(&c[i], line);
+			const char *got = client_reply(&c[i]);
+			more = str_starts(str_from(got), STR("250 "));
+			ended += str_starts(str_from(got), STR("421 4.3.1 "));
+			if (str_starts(str_from(got), STR("452 4.5.3 ")))
+				break;
+		}
+		assert_true(w->in->house.used <= w->in->house.max);
+	}
+	assert_true(ended > 0);
+	assert_true(taken > 500 && taken < 3000);
+	for (unsigned i = 0; i < 4; i++)
+		client_free(&c[i]);
+	client_hello(&honest);
+	client_envelope(&honest);
+	assert_true(w->in->house.used > 0);
+	client_send(&honest, MESSAGE ".\r\n");
+	client_quiet(&honest);
+	fake_commit(w, NULL);
+	client_expect(&honest, "250 ");
+	assert_int_equal(w->in->house.used, 0);
+	client_free(&honest);
 	assert_true(idle(w));
 	world_free(w);
 }
@@ -567,10 +679,10 @@ int main(void)
 		cmocka_unit_test(test_dsn_and_helo),
 		cmocka_unit_test(test_batches),
 		cmocka_unit_test(test_batch_limits),
-		cmocka_unit_test(test_large_turns),
+		cmocka_unit_test(test_large_turns), cmocka_unit_test(test_two_ways),
 		cmocka_unit_test(test_client_gone),
 		cmocka_unit_test(test_half_close),
-		cmocka_unit_test(test_budget),
+		cmocka_unit_test(test_budget), cmocka_unit_test(test_budget_of_envelopes),
 		cmocka_unit_test(test_hand_off),
 		cmocka_unit_test(test_too_large_to_hand),
 		cmocka_unit_test(test_smuggling),

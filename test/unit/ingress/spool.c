@@ -114,6 +114,71 @@ static void test_memory_fd(void **state)
 	spool_done(&s);
 }
 
+/* A body grows from the heap into a memfd and on to disk, and is the same all the way. */
+static void test_memfd_to_disk(void **state)
+{
+	(void)state;
+	static char block[10000];
+	for (unsigned blocks = 1; blocks < 40; blocks++) {
+		struct spool_house h = house(250000, 1 << 20);
+		struct spool s;
+		struct str body;
+		char c = 0;
+		spool_init(&s, &h);
+		assert_int_equal(spool_add(&s, STR("A: b\r\n\r\n")), SPOOL_OK);
+		for (unsigned i = 0; i < blocks; i++) {
+			memset(block, 'a' + (int)i % 26, sizeof block);
+			assert_int_equal(spool_add(&s, str_n(block, sizeof block)), SPOOL_OK);
+		}
+		assert_int_equal(spool_finish(&s), SPOOL_OK);
+		assert_int_equal(spool_body_size(&s), blocks * sizeof block);
+		bool heap = blocks * sizeof block <= SPOOL_HEAP, disk = blocks * sizeof block > 250000;
+		assert_int_equal(s.fd < 0, heap);
+		assert_int_equal(!heap && s.on_disk, disk);
+		assert_int_equal(h.used, s.head.cap + s.body.cap + (heap || disk ? 0 : blocks * sizeof block));
+		assert_int_equal(spool_map(&s, &body), 0);
+		assert_int_equal(body.n, blocks * sizeof block);
+		for (size_t i = 0; i < body.n; i += 100)
+			assert_int_equal(body.p[i], 'a' + (int)(i / sizeof block) % 26);
+		int fd = spool_body_fd(&s);
+		assert_true(fd >= 0);
+		assert_int_equal(pread(fd, &c, 1, (off_t)body.n - 1), 1);
+		assert_int_equal(c, 'a' + (int)(blocks - 1) % 26);
+		assert_int_equal(pwrite(fd, "x", 1, 0), -1);
+		if (!heap && !disk) /* nor through a descriptor made anew from that one: it is sealed */
+			assert_int_equal(pwrite(s.fd, "x", 1, 0), -1);
+		close(fd);
+		spool_unmap(&s, body);
+		spool_done(&s);
+		assert_int_equal(h.used, 0);
+	}
+}
+
+/* Large bodies take half of the budget at most; what is beyond goes to disk, and small ones still find room. */
+static void test_half(void **state)
+{
+	(void)state;
+	static char block[100000];
+	struct spool_house h = house(1 << 20, 500000);
+	struct spool s[4], small;
+	memset(block, 'x', sizeof block);
+	for (unsigned i = 0; i < 4; i++) {
+		spool_init(&s[i], &h);
+		assert_int_equal(spool_add(&s[i], STR("A: b\r\n\r\n")), SPOOL_OK);
+		assert_int_equal(spool_add(&s[i], str_n(block, sizeof block)), SPOOL_OK);
+		assert_int_equal(spool_finish(&s[i]), SPOOL_OK);
+		assert_int_equal(s[i].on_disk, i >= 2);
+	}
+	assert_true(h.used <= h.max / 2 + 4096);
+	spool_init(&small, &h);
+	assert_int_equal(spool_add(&small, STR("A: b\r\n\r\n")), SPOOL_OK);
+	assert_int_equal(spool_add(&small, str_n(block, 60000)), SPOOL_OK);
+	spool_done(&small);
+	for (unsigned i = 0; i < 4; i++)
+		spool_done(&s[i]);
+	assert_int_equal(h.used, 0);
+}
+
 static void test_budget(void **state)
 {
 	(void)state;
@@ -197,8 +262,8 @@ static void test_no_folder(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_split_points), cmocka_unit_test(test_file),
-		cmocka_unit_test(test_memory_fd), cmocka_unit_test(test_budget), cmocka_unit_test(test_header_limits),
-		cmocka_unit_test(test_no_folder) };
+		cmocka_unit_test(test_memory_fd), cmocka_unit_test(test_memfd_to_disk), cmocka_unit_test(test_half),
+		cmocka_unit_test(test_budget), cmocka_unit_test(test_header_limits), cmocka_unit_test(test_no_folder) };
 	if (!mkdtemp(dir))
 		return 1;
 	int r = cmocka_run_group_tests(tests, NULL, NULL);

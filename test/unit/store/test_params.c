@@ -46,6 +46,31 @@ static void test_scalars(void **state)
 	params_free(&p);
 }
 
+/* Referred values are not copied, and stand between copied ones. */
+static void test_refs(void **state)
+{
+	static const char large[] = "not copied";
+	struct params_libpq q;
+	struct params p;
+
+	(void)state;
+	params_init(&p);
+	params_int4(&p, 1);
+	params_octets_ref(&p, str_n(large, 10));
+	params_octets_ref(&p, STR_NULL);
+	params_text(&p, "x");
+	expect(&p, 0, "\0\0\0\1", 4);
+	expect(&p, 1, large, 10);
+	expect(&p, 2, "", 0);
+	expect(&p, 3, "x", 1);
+	assert_true(params_get(&p, &q));
+	assert_ptr_equal(q.values[1], large);
+	assert_int_equal(p.referred, 10);
+	params_octets_ref(&p, str_n(large, (size_t)PARAMS_OCTETS + 1)); /* refused before it is looked at */
+	assert_false(params_get(&p, &q));
+	params_free(&p);
+}
+
 static void test_arrays(void **state)
 {
 	static const char texts[] = "\0\0\0\1\0\0\0\0\0\0\0\x19\0\0\0\2\0\0\0\1\0\0\0\1x\0\0\0\0";
@@ -139,7 +164,7 @@ static void test_read_texts(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_scalars), cmocka_unit_test(test_arrays), cmocka_unit_test(test_limits),
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_scalars), cmocka_unit_test(test_refs), cmocka_unit_test(test_arrays), cmocka_unit_test(test_limits),
 		cmocka_unit_test(test_read_texts) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

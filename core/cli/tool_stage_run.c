@@ -1,0 +1,341 @@
+/* pepsi stage run: one message through one module, without daemon and database. The module runs in a child with a deadline
+ * (worker/trial.h); here its configuration is put together, the message is read, and what came of it is printed. */
+#include "base/clock.h"
+#include "cli_internal.h"
+#include "config/schema.h"
+#include "proto/mail/split.h"
+#include "stage_outcome.h"
+#include "worker/worker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MESSAGE_MAX = 128 * 1024 * 1024, RUNTIME_S = 60, JSON_DEPTH = 256, RCPTS_MAX = 1000 };
+
+/* The stage a module runs as when no configuration says another name. */
+#define STAGE_NAME "run"
+
+/* --- the configuration */
+
+/* --set NAME=VALUE or SECTION.NAME=VALUE. */
+static int set_option(struct cli *c, struct config *conf, const char *section, const char *text)
+{
+	struct str s = str_from(text), name;
+	ptrdiff_t eq = str_chr(s, '=');
+	char sec[160], opt[160];
+	if (eq <= 0)
+		return cli_usage(c, "--set: \"%s\" is not NAME=VALUE", text);
+	name = str_trim(str_n(s.p, (size_t)eq));
+	ptrdiff_t dot = str_chr(name, '.');
+	if (dot > 0)
+		section = NULL;
+	snprintf(sec, sizeof sec, "%.*s", dot > 0 ? (int)dot : 0, name.p);
+	name = dot > 0 ? str_skip(name, (size_t)dot + 1) : name;
+	snprintf(opt, sizeof opt, "%.*s", STR_ARG(name));
+	char *value = str_dupz(str_trim(str_skip(s, (size_t)eq + 1)));
+	int rc = value ? config_set(conf, section ? section : sec, opt, value) : -1;
+	free(value);
+	return rc ? cli_fail("--set: \"%s\" could not stand in a configuration file", text) : CLI_DONE;
+}
+
+/* Every option of the section is either the module's or one of every stage. */
+static int check_names(const struct config *conf, const char *section, const struct module_info *m)
+{
+	struct config_value v;
+	const char *option;
+	int rc = CLI_DONE;
+	for (size_t i = 0; (option = config_option(conf, section, i, &v)); i++) {
+		const char *names[200];
+		size_t n = 0;
+		bool known = schema_option(section, option) != NULL;
+		for (size_t k = 0; k < m->n_options && !known; k++) {
+			known = schema_covers(&m->options[k], option);
+			if (n < sizeof names / sizeof *names)
+				names[n++] = m->options[k].name;
+		}
+		if (known)
+			continue;
+		const char *near = str_nearest(str_from(option), names, n);
+		rc = cli_fail("%s has no option %s%s%s%s", m->name, option, near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
+	}
+	return rc;
+}
+
+static int stage_there(struct config *conf, const char *name)
+{
+	char section[160];
+	if (!name || !name[0] || snprintf(section, sizeof section, "stage-%s", name) >= (int)sizeof section)
+		return 0;
+	return config_get(conf, section, "PROGRAM") ? 0 : config_set(conf, section, "PROGRAM", "pepsi-stage-unknown");
+}
+
+/* Without a configuration every stage that an option names exists, and there is a next and a bounce stage. */
+static int make_up(struct config *conf, const char *section, const struct module_info *m)
+{
+	static const char *const general[][2] = { { "NEXT_STAGE", "next" }, { "BOUNCE_STAGE", "bounce" } };
+	int rc = config_set(conf, section, "PROGRAM", m->name);
+	for (unsigned i = 0; i < 2 && !rc; i++) {
+		const struct config_value *v = config_get(conf, section, general[i][0]);
+		if (!v)
+			rc = config_set(conf, section, general[i][0], general[i][1]);
+		if (!rc)
+			rc = stage_there(conf, config_str(conf, section, general[i][0]));
+	}
+	for (size_t i = 0; i < m->n_options && !rc; i++) {
+		const struct pepsi_option *o = &m->options[i];
+		const struct config_value *v = o->type == PEPSI_OPT_STAGE ? config_get(conf, section, o->name) : NULL;
+		if (o->type == PEPSI_OPT_STAGE && (v || o->def)) {
+			char *name = str_dupz(str_from(v ? v->value : o->def));
+			if (name)
+				schema_value_fold(o, name);
+			rc = name ? stage_there(conf, name) : -1;
+			free(name);
+		}
+	}
+	return rc ? cli_fail("out of memory") : CLI_DONE;
+}
+
+/* NULL after a message; *ret_rc is the exit status then. */
+static struct config *configure(struct cli *c, const char *section, const struct module_info *m, int *ret_rc)
+{
+	bool given = c->args.set & CLI_BIT(CLI_CONFIG);
+	struct config_faults *faults = config_faults_new();
+	struct config *conf = NULL;
+	int rc = CLI_DONE;
+	*ret_rc = CLI_FAILED;
+	if (given)
+		conf = cli_config_need(c);
+	else if (!faults || !(conf = config_load("/dev/null", faults)))
+		cli_fail("out of memory");
+	config_faults_free(faults);
+	for (size_t i = 0; conf && rc == CLI_DONE && i < c->args.n_each; i++)
+		if (c->args.each[i].opt == CLI_SET)
+			rc = set_option(c, conf, section, c->args.each[i].value);
+	if (conf && rc == CLI_DONE && !given)
+		rc = make_up(conf, section, m);
+	if (conf && rc == CLI_DONE)
+		rc = check_names(conf, section, m);
+	if (rc != CLI_DONE) {
+		*ret_rc = rc;
+		config_free(conf);
+		conf = NULL;
+	}
+	return conf;
+}
+
+/* --- the message */
+
+/* Reads it and makes every line end CRLF: files are mostly written with LF. */
+static int read_message(const char *file, struct buf *raw)
+{
+	bool in = !strcmp(file, "-");
+	int fd = in ? STDIN_FILENO : open(file, O_RDONLY | O_CLOEXEC);
+	char block[65536];
+	ssize_t n = 0;
+	char before = 0;
+	if (fd < 0)
+		return cli_fail("%s: %s", file, strerror(errno));
+	while (!raw->failed && ((n = read(fd, block, sizeof block)) > 0 || (n < 0 && errno == EINTR)))
+		for (ssize_t i = 0; i < n; i++) {
+			if (block[i] == '\n' && before != '\r')
+				buf_addc(raw, '\r');
+			buf_addc(raw, block[i]);
+			before = block[i];
+		}
+	int err = n < 0 ? errno : 0;
+	if (!in)
+		close(fd);
+	if (err)
+		return cli_fail("%s: %s", file, strerror(err));
+	return raw->failed ? cli_fail("%s: larger than %d MiB, or out of memory", file, MESSAGE_MAX >> 20) : CLI_DONE;
+}
+
+static int make_item(struct cli *c, struct buf *raw, struct str *rcpts, struct wire_item *it)
+{
+	const char *from = c->args.value[CLI_FROM], *state = c->args.value[CLI_STATE], *wrong;
+	struct mail_split part;
+	mail_split(buf_str(raw), &part);
+	if (part.unterminated) {
+		buf_addz(raw, "\r\n");
+		mail_split(buf_str(raw), &part);
+	}
+	if (pass_headers_wrong(part.headers, &wrong) || pass_body_wrong(part.body, &wrong))
+		return cli_fail("the message holds %s, which no listener lets in", wrong);
+	*it = (struct wire_item){ .id = 1, .has_content = true, .received_at = clock_wall_us(), .rcpts = rcpts,
+		.headers = part.headers, .body = part.body, .body_size = part.body.n,
+		.mail_from = str_from(from ? from : "sender@example.test"), .state = str_from(state ? state : "{}") };
+	for (size_t i = 0; i < c->args.n_each; i++) {
+		if (c->args.each[i].opt != CLI_TO)
+			continue;
+		if (it->n_rcpts == RCPTS_MAX)
+			return cli_usage(c, "more than %d recipients", RCPTS_MAX);
+		rcpts[it->n_rcpts++] = str_from(c->args.each[i].value);
+	}
+	if (!it->n_rcpts)
+		rcpts[it->n_rcpts++] = STR("recipient@example.test");
+	for (size_t i = 0; i <= it->n_rcpts; i++) {
+		struct str *s = i ? &rcpts[i - 1] : &it->mail_from;
+		if (s->n >= 2 && s->p[0] == '<' && s->p[s->n - 1] == '>')
+			*s = str_n(s->p + 1, s->n - 2);
+		if ((wrong = pass_address_wrong(*s, i == 0)))
+			return cli_usage(c, "%s: the address %s", i ? "--to" : "--from", wrong);
+	}
+	struct json_object *o = json_tokener_parse(state ? state : "{}");
+	bool object = json_object_is_type(o, json_type_object);
+	json_object_put(o);
+	return object ? CLI_DONE : cli_usage(c, "--state: here it is the state of the message, a JSON object such as '{\"dsn\":{}}'");
+}
+
+/* --- the result */
+
+static const char *level_name(int32_t level)
+{
+	static const char *const names[] = { "fault", "error", "warn", "info", "debug" };
+	return names[level + 1];
+}
+
+static struct json_object *parse_report(const struct trial_result *r)
+{
+	struct json_tokener *tok = r->report.n ? json_tokener_new_ex(JSON_DEPTH) : NULL;
+	struct json_object *o = tok ? json_tokener_parse_ex(tok, buf_z(&r->report), (int)r->report.n) : NULL;
+	if (tok)
+		json_tokener_free(tok);
+	if (json_object_is_type(o, json_type_object))
+		return o;
+	json_object_put(o);
+	return NULL;
+}
+
+/* What went wrong with the module itself; "" when nothing did. */
+static void trouble(const struct trial_result *r, int64_t runtime_ms, char *out, size_t size)
+{
+	out[0] = 0;
+	if (r->end == TRIAL_CRASHED)
+		snprintf(out, size, "the module crashed in %s() with signal %d (%s)", r->during, r->code, strsignal(r->code));
+	else if (r->end == TRIAL_EXITED)
+		snprintf(out, size, "the module ended its process in %s(), exit status %d", r->during, r->code);
+	else if (r->end == TRIAL_LATE)
+		snprintf(out, size, "the module was still in %s() after %.1f s and was killed (MAX_RUNTIME)", r->during,
+		    (double)runtime_ms / 1000);
+	else if (r->end == TRIAL_FAILED)
+		snprintf(out, size, "%s", r->why);
+	else if (r->end == TRIAL_REFUSED)
+		snprintf(out, size, "the module did not get to process(): %s", r->during);
+}
+
+static void print_json(struct json_object *o, const struct module_info *m, const struct trial_result *r, const char *wrong)
+{
+	static const char *const ends[] = { "done", "refused", "crashed", "exited", "late", "failed" };
+	struct json_object *log = json_object_new_array(), *clean;
+	json_object_object_add(o, "module", json_object_new_string(m->name));
+	json_object_object_add(o, "end", json_object_new_string(ends[r->end]));
+	if (wrong[0]) {
+		json_object_object_add(o, "during", json_object_new_string(r->during));
+		json_object_object_add(o, "error", json_object_new_string(wrong));
+	}
+	for (size_t i = 0; i < r->n_notes; i++) {
+		struct json_object *l = json_object_new_object();
+		json_object_object_add(l, "level", json_object_new_string(level_name(r->notes[i].level)));
+		json_object_object_add(l, "text", json_object_new_string(r->notes[i].text));
+		json_object_array_add(log, l);
+	}
+	json_object_object_add(o, "log", log);
+	json_object_object_add(o, "open_us", json_object_new_int64(r->open_us));
+	json_object_object_add(o, "process_us", json_object_new_int64(r->process_us));
+	clean = stage_outcome_clean(o);
+	cli_json_print(clean);
+	json_object_put(clean);
+}
+
+static void print_text(struct json_object *o, const struct module_info *m, const struct trial_result *r, const char *wrong)
+{
+	printf("%-11s", "module");
+	cli_text_print(stdout, str_from(m->name));
+	putchar(' ');
+	cli_text_print(stdout, str_from(m->version ? m->version : "?"));
+	printf(", stage ABI %u.%u\n", m->abi_major, m->abi_minor);
+	if (o)
+		stage_outcome_print(o, stdout);
+	if (wrong[0])
+		printf("%-11s%s\n", "trouble", wrong);
+	for (size_t i = 0; i < r->n_notes; i++) {
+		printf("%-11s%s: ", "log", level_name(r->notes[i].level));
+		cli_text_print(stdout, str_from(r->notes[i].text));
+		putchar('\n');
+	}
+	if (r->notes_lost)
+		printf("%-11sfurther lines were dropped\n", "log");
+	if (r->open_us >= 0)
+		printf("%-11sopen %.3f ms", "time", (double)r->open_us / 1000);
+	if (r->process_us >= 0)
+		printf(", process %.3f ms", (double)r->process_us / 1000);
+	if (r->open_us >= 0)
+		putchar('\n');
+}
+
+static int run(struct cli *c, const struct config *conf, const char *path, const char *stage, const struct module_info *m,
+    struct buf *raw)
+{
+	static struct str rcpts[RCPTS_MAX];
+	struct trial t = { .path = path, .c = conf, .stage = stage, .any_stage = !(c->args.set & CLI_BIT(CLI_CONFIG)),
+		.report = stage_outcome_report, .arg = &t };
+	struct trial_result r;
+	char section[160], wrong[600];
+	snprintf(section, sizeof section, "stage-%s", stage);
+	const struct config_value *v = config_get(conf, section, "MAX_RUNTIME");
+	t.runtime_ms = (v ? config_int(conf, section, "MAX_RUNTIME") : RUNTIME_S) * 1000;
+	int rc = make_item(c, raw, rcpts, &t.item);
+	if (rc != CLI_DONE)
+		return rc;
+	fflush(stdout);
+	trial_run(&t, &r);
+	struct json_object *o = parse_report(&r);
+	trouble(&r, t.runtime_ms, wrong, sizeof wrong);
+	if (!o && r.end == TRIAL_DONE)
+		snprintf(wrong, sizeof wrong, "the module spoilt the memory of its process: the outcome cannot be read");
+	rc = wrong[0] || str_eq(cli_json_text(o, "outcome"), STR("misuse")) ? CLI_FAILED : CLI_DONE;
+	if (c->json && !o)
+		o = json_object_new_object();
+	if (c->json)
+		print_json(o, m, &r, wrong);
+	else
+		print_text(o, m, &r, wrong);
+	json_object_put(o);
+	trial_result_free(&r);
+	return rc;
+}
+
+int tool_stage_run(struct cli *c)
+{
+	struct module_info m = { .name = NULL };
+	struct buf raw = BUF_INIT(MESSAGE_MAX);
+	char program[256], section[160];
+	const char *stage = c->args.value[CLI_STAGE] ? c->args.value[CLI_STAGE] : STAGE_NAME;
+	if (!c->args.value[CLI_MESSAGE])
+		return cli_usage(c, "which message? --message FILE, or --message - for standard input");
+	if (snprintf(section, sizeof section, "stage-%s", stage) >= (int)sizeof section || !stage[0])
+		return cli_usage(c, "--stage: \"%s\" cannot be a stage's name", stage);
+	char *path = cli_module_path(c, c->args.pos[0], program, sizeof program);
+	if (!path)
+		return CLI_FAILED;
+	int rc = CLI_FAILED;
+	worker_describe(program, path, NULL, NULL, &m);
+	if (m.error) {
+		cli_fail("%s: %s", path, m.error);
+	} else {
+		const char *state = c->args.value[CLI_STATE]; /* the message's here, not the daemon's folder */
+		c->args.value[CLI_STATE] = NULL;
+		struct config *conf = configure(c, section, &m, &rc);
+		c->args.value[CLI_STATE] = state;
+		if (conf && !(rc = read_message(c->args.value[CLI_MESSAGE], &raw)))
+			rc = run(c, conf, path, stage, &m, &raw);
+		config_free(conf);
+	}
+	buf_free(&raw);
+	module_info_free(&m);
+	free(path);
+	return rc;
+}

@@ -1,0 +1,411 @@
+/* See trial.h. The child and its parent share a page of notes, so that what a module logged before it crashed is not lost
+ * with it, and a memfd for the report. The parent believes no length in either. Never loads a module in the caller. */
+#include "trial.h"
+
+#include "base/clock.h"
+#include "confine.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/pidfd.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { REPORT_FD = 3, NOFILE = 1024, EXIT_REFUSED = 200, NOTE_MAX = 8192 };
+enum step { STEP_LOAD, STEP_CONFIGURE, STEP_VALIDATE, STEP_OPEN, STEP_PROCESS, STEP_REPORT, STEP_CLOSE, STEP_END };
+
+static const char *const step_names[] = { "load", "configure", "validate", "open", "process", "report", "close", "end" };
+
+/* Memory of both processes. notes: records of one octet ('0' + level + 1), the text, NUL. */
+struct shared {
+	uint32_t step, lost;
+	int64_t open_us, process_us;
+	size_t n_notes;
+	char notes[TRIAL_NOTES_MAX];
+};
+
+/* --- the child; one trial per process, hence the statics */
+
+static struct shared *sh;
+static const char *terminal;
+static bool any_stage;
+static size_t n_faults;
+
+static void note(int32_t level, const char *text)
+{
+	size_t n = strnlen(text, NOTE_MAX);
+	if (n + 2 > sizeof sh->notes - sh->n_notes) {
+		sh->lost = 1;
+		return;
+	}
+	char *p = sh->notes + sh->n_notes;
+	p[0] = (char)('0' + level + 1);
+	memcpy(p + 1, text, n);
+	p[1 + n] = 0;
+	sh->n_notes += n + 2;
+}
+
+static void note_fault(void *arg, const char *option, const char *text)
+{
+	(void)arg;
+	char line[NOTE_MAX];
+	snprintf(line, sizeof line, "%s%s%s", option ? option : "", option ? ": " : "", text);
+	note(TRIAL_NOTE_FAULT, line);
+	n_faults++;
+}
+
+static void trial_log(struct pepsi_msg *m, int32_t level, const char *text)
+{
+	if (level < 0 || level > PEPSI_LOG_DEBUG)
+		level = PEPSI_LOG_INFO;
+	text = text ? text : "";
+	if (m && level <= PEPSI_LOG_WARN) /* as host_log() does: the reason of a retry */
+		snprintf(m->last_log, sizeof m->last_log, "%s", text);
+	note(level, text);
+}
+
+/* A module may ask whether a stage exists before it takes its name. */
+static const char *trial_global(const struct pepsi_conf *conf, const char *section, const char *option)
+{
+	const char *v = worker_host.conf_global(conf, section, option);
+	return v || !any_stage || !str_istarts(str_from(section), STR("stage-")) || !str_ieq(str_from(option), STR("PROGRAM")) ? v :
+		"pepsi-stage-unknown";
+}
+
+/* The terminals, to learn by which name the pass ended; the rules are worker_host's. */
+static int32_t ended(const char *name, int32_t r)
+{
+	if (r == PEPSI_OK)
+		terminal = name;
+	return r;
+}
+
+static int32_t t_advance(struct pepsi_msg *m)
+{
+	return ended("advance", worker_host.advance(m));
+}
+
+static int32_t t_advance_to(struct pepsi_msg *m, const char *stage)
+{
+	return ended("advance_to", worker_host.advance_to(m, stage));
+}
+
+static int32_t t_reroute(struct pepsi_msg *m, const char *stage, const char *state)
+{
+	return ended("reroute", worker_host.reroute(m, stage, state));
+}
+
+static int32_t t_pause(struct pepsi_msg *m, const char *state, uint32_t secs)
+{
+	return ended("pause", worker_host.pause(m, state, secs));
+}
+
+static int32_t t_pause_with(struct pepsi_msg *m, const char *merge, uint32_t secs, const uint32_t *keep, size_t n_keep,
+    const struct pepsi_clone *clones, size_t n_clones)
+{
+	return ended("pause_with", worker_host.pause_with(m, merge, secs, keep, n_keep, clones, n_clones));
+}
+
+static int32_t t_fail(struct pepsi_msg *m, const char *state)
+{
+	return ended("fail", worker_host.fail(m, state));
+}
+
+static int32_t t_finish(struct pepsi_msg *m)
+{
+	return ended("finish", worker_host.finish(m));
+}
+
+static int32_t t_finish_with(struct pepsi_msg *m, const struct pepsi_clone *clones, size_t n_clones)
+{
+	return ended("finish_with", worker_host.finish_with(m, clones, n_clones));
+}
+
+static int32_t t_advance_or_finish(struct pepsi_msg *m)
+{
+	return ended("advance_or_finish", worker_host.advance_or_finish(m));
+}
+
+static int32_t t_complete_success(struct pepsi_msg *m, const uint32_t *indices, size_t n, uint32_t dsn_here)
+{
+	return ended("complete_success", worker_host.complete_success(m, indices, n, dsn_here));
+}
+
+static int32_t t_rewrite_recipients(struct pepsi_msg *m, const char *const *rcpts, size_t n, const char *state)
+{
+	return ended("rewrite_recipients", worker_host.rewrite_recipients(m, rcpts, n, state));
+}
+
+static struct pepsi_host trial_host(void)
+{
+	struct pepsi_host h = worker_host;
+	h.conf_global = trial_global;
+	h.log = trial_log;
+	h.advance = t_advance;
+	h.advance_to = t_advance_to;
+	h.reroute = t_reroute;
+	h.pause = t_pause;
+	h.pause_with = t_pause_with;
+	h.fail = t_fail;
+	h.finish = t_finish;
+	h.finish_with = t_finish_with;
+	h.advance_or_finish = t_advance_or_finish;
+	h.complete_success = t_complete_success;
+	h.rewrite_recipients = t_rewrite_recipients;
+	return h;
+}
+
+static _Noreturn void refuse(const char *text)
+{
+	if (text)
+		note(PEPSI_LOG_ERROR, text);
+	_exit(EXIT_REFUSED);
+}
+
+static void send_report(const struct buf *b)
+{
+	for (size_t at = 0; at < b->n;) {
+		ssize_t k = write(REPORT_FD, b->p + at, b->n - at);
+		if (k < 0 && errno == EINTR)
+			continue;
+		if (k <= 0)
+			refuse("the report could not be written");
+		at += (size_t)k;
+	}
+}
+
+static void one_pass(const struct trial *t, const struct worker_env *env, const struct pepsi_host *h)
+{
+	struct pepsi_msg msg = { .a = NULL };
+	struct buf out = BUF_INIT(TRIAL_REPORT_MAX);
+	if (pass_begin(&msg, env, &t->item))
+		refuse("out of memory");
+	sh->step = STEP_PROCESS;
+	int64_t began = clock_mono_us();
+	int32_t rc = env->mod->stage.process(env->state, h, &msg);
+	sh->process_us = clock_mono_us() - began;
+	sh->step = STEP_REPORT;
+	pass_conclude(&msg, rc);
+	struct trial_pass p = { &msg, terminal, rc };
+	t->report(t->arg, &p, &out);
+	if (out.failed)
+		refuse("the outcome is larger than a report may be");
+	send_report(&out);
+}
+
+static _Noreturn void child(const struct trial *t)
+{
+	struct worker_module mod = { .dl = NULL };
+	struct pepsi_conf conf = { .v = NULL };
+	struct buf why = BUF_INIT(4096);
+	struct pepsi_host h = trial_host();
+	any_stage = t->any_stage;
+	sh->step = STEP_LOAD;
+	if (module_load(&mod, t->path, &why))
+		refuse(buf_z(&why));
+	sh->step = STEP_CONFIGURE;
+	int faults = conf_init(&conf, t->c, t->stage, &mod, note_fault, NULL);
+	if (faults)
+		refuse(faults < 0 ? "out of memory" : NULL);
+	sh->step = STEP_VALIDATE;
+	struct pepsi_report findings = { note_fault, NULL };
+	if (mod.stage.validate && mod.stage.validate(&h, &conf, &findings) != PEPSI_OK)
+		refuse("validate() of the module failed");
+	if (n_faults)
+		refuse(NULL);
+	struct worker_env env = { .mod = &mod, .conf = &conf, .stage = conf.stage,
+		.next = config_str(t->c, conf.section, "NEXT_STAGE"), .bounce = config_str(t->c, conf.section, "BOUNCE_STAGE"),
+		.lifetime_s = config_int(t->c, conf.section, "MAX_LIFETIME"), .runtime_ms = t->runtime_ms,
+		.success_dsn = conf_host_bool(t->c, conf.section, "ORIGINATE_SUCCESS_DSN", 1), .any_stage = t->any_stage };
+	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	if (confine(mod.stage.caps & PEPSI_CAP_HELPER)) /* what a worker may not do fails here, too */
+		note(PEPSI_LOG_WARN, "this kernel has no seccomp filters: the module is less confined than in a worker");
+	sh->step = STEP_OPEN;
+	int64_t began = clock_mono_us();
+	int32_t rc = mod.stage.open ? mod.stage.open(&h, &conf, &env.state) : PEPSI_OK;
+	sh->open_us = clock_mono_us() - began;
+	if (rc != PEPSI_OK) {
+		char text[80];
+		snprintf(text, sizeof text, "open() of the module returned %d", rc);
+		refuse(text);
+	}
+	one_pass(t, &env, &h);
+	sh->step = STEP_CLOSE;
+	if (mod.stage.close)
+		mod.stage.close(env.state);
+	sh->step = STEP_END;
+	_exit(0);
+}
+
+static void settle(const struct trial *t, int fd)
+{
+	sigset_t none;
+	for (int sig = 1; sig < NSIG; sig++) /* the caller's handlers must not run here */
+		signal(sig, SIG_DFL);
+	signal(SIGPIPE, SIG_IGN); /* as in a worker */
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	setpgid(0, 0);
+	int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	if (null >= 0)
+		dup2(null, STDIN_FILENO);
+	dup2(STDERR_FILENO, STDOUT_FILENO); /* as in a worker */
+	if (fd != REPORT_FD && dup2(fd, REPORT_FD) < 0)
+		_exit(1);
+	fcntl(REPORT_FD, F_SETFD, FD_CLOEXEC);
+	close_range(REPORT_FD + 1, ~0u, 0);
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	setrlimit(RLIMIT_CORE, &(struct rlimit){ 0, 0 });
+	setrlimit(RLIMIT_NOFILE, &(struct rlimit){ NOFILE, NOFILE });
+#ifndef PEPSI_SANITIZED
+	char section[160];
+	snprintf(section, sizeof section, "stage-%.100s", t->stage);
+	rlim_t memory = (rlim_t)config_int(t->c, section, "MEMORY_LIMIT");
+	if (memory)
+		setrlimit(RLIMIT_AS, &(struct rlimit){ memory, memory });
+#else
+	(void)t;
+#endif
+}
+
+/* --- the parent */
+
+static void read_report(int fd, struct buf *out)
+{
+	*out = BUF_INIT(TRIAL_REPORT_MAX + 1);
+	for (off_t at = 0;;) {
+		size_t want = TRIAL_REPORT_MAX - out->n < 65536 ? TRIAL_REPORT_MAX - out->n : 65536;
+		char *room = buf_room(out, want + 1);
+		ssize_t n = room ? pread(fd, room, want, at) : 0;
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (room)
+			room[n > 0 ? n : 0] = 0;
+		if (n <= 0)
+			return;
+		out->n += (size_t)n;
+		at += n;
+	}
+}
+
+/* The notes, copied before they are looked at: somebody the module left behind may still write to them. */
+static void read_notes(const struct shared *s, struct trial_result *ret)
+{
+	size_t n = s->n_notes < sizeof s->notes ? s->n_notes : sizeof s->notes, records = 0;
+	ret->notes_lost = s->lost || s->n_notes > sizeof s->notes;
+	ret->notes_text = malloc(n + 1);
+	if (!ret->notes_text)
+		return;
+	memcpy(ret->notes_text, s->notes, n);
+	ret->notes_text[n] = 0;
+	for (size_t i = 0; i < n; i++)
+		records += !ret->notes_text[i];
+	ret->notes = calloc(records + 1, sizeof *ret->notes);
+	for (size_t at = 0; ret->notes && at < n && ret->n_notes < records;) {
+		const char *rec = ret->notes_text + at;
+		size_t len = strlen(rec);
+		int32_t level = rec[0] - '0' - 1;
+		if (len) {
+			bool good = level >= TRIAL_NOTE_FAULT && level <= PEPSI_LOG_DEBUG;
+			ret->notes[ret->n_notes++] = (struct trial_note){ good ? level : PEPSI_LOG_INFO, rec + 1 };
+		}
+		at += len + 1;
+	}
+}
+
+/* Until it is gone or the time is up. false: it is late. */
+static bool wait_for(int pidfd, pid_t pid, int64_t until)
+{
+	for (;;) {
+		int64_t left = (until - clock_mono_us() + 999) / 1000;
+		struct pollfd p = { .fd = pidfd, .events = POLLIN };
+		if (left <= 0)
+			return waitid(P_PID, (id_t)pid, &(siginfo_t){ 0 }, WEXITED | WNOHANG | WNOWAIT) == 0 && poll(&p, 1, 0) > 0;
+		int k = poll(&p, 1, left > 1000000 ? 1000000 : (int)left);
+		if (k > 0)
+			return true;
+		if (k < 0 && errno != EINTR)
+			return false;
+	}
+}
+
+static void finish(pid_t pid, int pidfd, int64_t runtime_ms, struct trial_result *ret)
+{
+	int st = 0;
+	uint32_t step;
+	bool in_time = wait_for(pidfd, pid, clock_mono_us() + runtime_ms * 1000);
+	kill(-pid, SIGKILL); /* and whatever it started */
+	kill(pid, SIGKILL);
+	while (waitpid(pid, &st, 0) < 0 && errno == EINTR)
+		;
+	step = *(volatile uint32_t *)&sh->step;
+	ret->during = step_names[step <= STEP_END ? step : STEP_END];
+	if (!in_time) {
+		ret->end = TRIAL_LATE;
+	} else if (WIFSIGNALED(st)) {
+		ret->end = TRIAL_CRASHED;
+		ret->code = WTERMSIG(st);
+	} else if (WEXITSTATUS(st) == EXIT_REFUSED) {
+		ret->end = TRIAL_REFUSED;
+	} else if (WEXITSTATUS(st) || step != STEP_END) {
+		ret->end = TRIAL_EXITED;
+		ret->code = WEXITSTATUS(st);
+	} else {
+		ret->end = TRIAL_DONE;
+	}
+}
+
+void trial_run(const struct trial *t, struct trial_result *ret)
+{
+	*ret = (struct trial_result){ .end = TRIAL_FAILED, .during = step_names[0], .open_us = -1, .process_us = -1 };
+	int fd = memfd_create("report", MFD_CLOEXEC);
+	void *p = mmap(NULL, sizeof *sh, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	sh = p == MAP_FAILED ? NULL : p;
+	if (fd < 0 || !sh) {
+		snprintf(ret->why, sizeof ret->why, "no memory for a trial: %m");
+	} else {
+		sh->open_us = sh->process_us = -1;
+		pid_t pid = fork();
+		if (pid == 0) {
+			settle(t, fd);
+			child(t);
+		}
+		int pidfd = -1;
+		if (pid > 0)
+			setpgid(pid, pid); /* whoever comes first */
+		if (pid < 0 || (pidfd = pidfd_open(pid, 0)) < 0) {
+			snprintf(ret->why, sizeof ret->why, "no process to try it in: %m");
+			if (pid > 0) {
+				kill(pid, SIGKILL);
+				waitpid(pid, NULL, 0);
+			}
+		} else {
+			finish(pid, pidfd, t->runtime_ms, ret);
+			ret->open_us = sh->open_us;
+			ret->process_us = sh->process_us;
+			read_notes(sh, ret);
+			read_report(fd, &ret->report);
+			close(pidfd);
+		}
+	}
+	if (sh)
+		munmap(sh, sizeof *sh);
+	if (fd >= 0)
+		close(fd);
+	sh = NULL;
+}
+
+void trial_result_free(struct trial_result *r)
+{
+	buf_free(&r->report);
+	free(r->notes);
+	free(r->notes_text);
+	*r = (struct trial_result){ .end = TRIAL_FAILED };
+}

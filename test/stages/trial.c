@@ -1,0 +1,111 @@
+/* `pepsi stage run` under the tool: a trial of modules that misbehave always gives an answer, and says which hook it was. */
+#include "worker/trial.h"
+
+#include "base/clock.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+static void report(void *arg, const struct trial_pass *p, struct buf *out)
+{
+	(void)arg;
+	buf_addf(out, "%s %d %zu ops%s%s", p->terminal ? p->terminal : "-", p->rc, p->msg->pass.n_ops, p->msg->misuse[0] ? " " : "",
+	    p->msg->misuse);
+}
+
+static void endless(void *arg, const struct trial_pass *p, struct buf *out)
+{
+	(void)p;
+	(void)arg;
+	out->failed = true;
+}
+
+static struct trial_result try_it(const char *variant, int64_t runtime_ms, const char *depth,
+    void (*fn)(void *, const struct trial_pass *, struct buf *))
+{
+	char path[600];
+	struct str rcpt = STR("a@b.test");
+	struct config_faults *faults = config_faults_new();
+	struct config *c = config_load("/dev/null", faults);
+	struct trial_result r;
+	snprintf(path, sizeof path, "%s/pepsi-stage-bad-%s.so", STAGES, variant);
+	assert_int_equal(config_set(c, "stage-here", "DEPTH", depth), 0);
+	assert_int_equal(config_set(c, "stage-here", "NEXT_STAGE", "next"), 0);
+	struct trial t = { .path = path, .c = c, .stage = "here", .runtime_ms = runtime_ms, .any_stage = true, .report = fn,
+		.item = { .id = 1, .has_content = true, .rcpts = &rcpt, .n_rcpts = 1, .state = STR("{}"), .headers = STR("A: b\r\n") } };
+	trial_run(&t, &r);
+	config_free(c);
+	config_faults_free(faults);
+	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* no child is left */
+	return r;
+}
+
+static void how_it_ends(void **st)
+{
+	static const struct {
+		const char *variant, *depth;
+		enum trial_end end;
+		int code; /* 0: any */
+		const char *during, *report, *note;
+	} cases[] = {
+		{ "good", "1", TRIAL_DONE, 0, "end", "advance_or_finish 0 1 ops", NULL },
+		{ "stdout", "1", TRIAL_DONE, 0, "end", "advance_or_finish 0 1 ops", NULL },
+		{ "none", "1", TRIAL_DONE, 0, "end", "- 0 1 ops process() returned PEPSI_OK without a terminal", NULL },
+		{ "two-terminals", "1", TRIAL_DONE, 0, "end", "finish 0 1 ops finish() was called after a terminal", NULL },
+		{ "exit", "1", TRIAL_EXITED, 0, "process", "", NULL },
+		{ "validate", "1", TRIAL_REFUSED, 0, "validate", "", "COLOUR: no such colour" },
+		{ "validate-crash", "1", TRIAL_CRASHED, SIGABRT, "validate", "", NULL },
+		{ "good", "deep", TRIAL_REFUSED, 0, "configure", "", "DEPTH: expected a number" },
+		{ "major", "1", TRIAL_REFUSED, 0, "load", "", "module speaks stage ABI 2.0" },
+		{ "ctor-exit", "1", TRIAL_EXITED, 0, "load", "", NULL },
+		{ "hang", "1", TRIAL_LATE, 0, "process", "", NULL },
+		{ "ctor-hang", "1", TRIAL_LATE, 0, "load", "", NULL },
+	};
+	(void)st;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		int64_t t = clock_mono_us();
+		struct trial_result r = try_it(cases[i].variant, cases[i].end == TRIAL_LATE ? 300 : 60000, cases[i].depth, report);
+		if (r.end != cases[i].end || (cases[i].code && r.code != cases[i].code) || strcmp(r.during, cases[i].during) != 0)
+			fail_msg("%s: %d code %d in %s", cases[i].variant, r.end, r.code, r.during);
+		if (cases[i].report[0] ? !strstr(buf_z(&r.report), cases[i].report) : r.report.n != 0)
+			fail_msg("%s: %s", cases[i].variant, buf_z(&r.report));
+		if (cases[i].note && (!r.n_notes || !strstr(r.notes[0].text, cases[i].note)))
+			fail_msg("%s: %s", cases[i].variant, r.n_notes ? r.notes[0].text : "no note");
+		assert_int_equal(r.process_us >= 0, cases[i].end == TRIAL_DONE);
+		assert_true(clock_mono_us() - t < 20 * US_PER_S);
+		trial_result_free(&r);
+	}
+}
+
+static void it_crashes(void **st)
+{
+	(void)st;
+	struct trial_result r = try_it("crash", 60000, "1", report);
+	assert_string_equal(r.during, "process");
+	/* a sanitizer catches the signal and exits */
+	assert_true((r.end == TRIAL_CRASHED && r.code == SIGSEGV) || (r.end == TRIAL_EXITED && r.code));
+	trial_result_free(&r);
+}
+
+static void a_report_that_does_not_fit(void **st)
+{
+	(void)st;
+	struct trial_result r = try_it("good", 60000, "1", endless);
+	assert_int_equal(r.end, TRIAL_REFUSED);
+	assert_string_equal(r.during, "report");
+	assert_int_equal(r.n_notes, 1);
+	assert_non_null(strstr(r.notes[0].text, "larger than a report may be"));
+	trial_result_free(&r);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test(how_it_ends), cmocka_unit_test(it_crashes),
+		cmocka_unit_test(a_report_that_does_not_fit) };
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
