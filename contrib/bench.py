@@ -4,6 +4,8 @@ only what it started; contacts 127.0.0.1 only."""
 import argparse
 import json
 import os
+import random
+import re
 import shutil
 import signal
 import socket
@@ -87,6 +89,22 @@ NEXT_STAGE = init
 """
 
 
+def free_ports(n):
+    """n loopback ports above 20000 that nobody listens on: several runs on one machine do not meet."""
+    found = []
+    while len(found) < n:
+        port = random.randint(20000, 32000)
+        with socket.socket() as s:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                s.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        if port not in found:
+            found.append(port)
+    return found
+
+
 def make_postfix(work, port, sink):
     """Configuration and queue of a private instance; the caller starts it."""
     d = os.path.join(work, "postfix")
@@ -122,10 +140,17 @@ def with_harness(a):
     os.makedirs(os.path.join(home, "targets"))
     for f in ("relay-bench.py", "lib.sh"):
         shutil.copyfile(os.path.join(a.harness, f), os.path.join(home, f))
-    shutil.copyfile(os.path.join(a.harness, "targets", "pepsi.sh"), os.path.join(home, "targets", "pepsi.sh"))
-    d = make_postfix(a.work, 2525, 2625)
+    port, sink, http, postfix_port, postfix_sink = free_ports(5)
+    with open(os.path.join(a.harness, "targets", "pepsi.sh")) as f:
+        target = f.read()
+    target = re.sub(r"\bT_PORT=\d+", "T_PORT=%d" % port, target)
+    target = re.sub(r"\bT_SINK_PORT=\d+", "T_SINK_PORT=%d" % sink, target)
+    target = re.sub(r"(\[pepsi-httpd\]\s+BIND = 127\.0\.0\.1:)\d+", r"\g<1>%d" % http, target)
+    with open(os.path.join(home, "targets", "pepsi.sh"), "w") as f:
+        f.write(target)
+    d = make_postfix(a.work, postfix_port, postfix_sink)
     with open(os.path.join(home, "targets", "postfix.sh"), "w") as f:
-        f.write(POSTFIX_TARGET.format(d=d, port=2525, sink=2625))
+        f.write(POSTFIX_TARGET.format(d=d, port=postfix_port, sink=postfix_sink))
     for sub in ("bin", "run"):
         os.makedirs(os.path.join(a.work, sub), exist_ok=True)
     for tool in ("benchsink", "benchsource"):
@@ -176,9 +201,10 @@ def tree(roots):
 
 
 class Postfix:
-    name, port, sink = "postfix", 2525, 2625
+    name = "postfix"
 
     def __init__(self, work):
+        self.port, self.sink = free_ports(2)
         self.d = make_postfix(work, self.port, self.sink)
 
     def postfix(self, what):
@@ -196,9 +222,10 @@ class Postfix:
 
 
 class Pepsi:
-    name, port, sink, http = "pepsi", 2540, 2640, 2548
+    name = "pepsi"
 
     def __init__(self, work):
+        self.port, self.sink, self.http = free_ports(3)
         self.d, self.p = os.path.join(work, "pepsi"), None
         os.makedirs(self.d, exist_ok=True)
         self.conf = os.path.join(self.d, "pepsi.conf")

@@ -55,6 +55,11 @@ void arena_reset(struct arena *a)
 	a->total = 0;
 }
 
+size_t arena_used(const struct arena *a)
+{
+	return a->total;
+}
+
 void *arena_alloc(struct arena *a, size_t n)
 {
 	size_t need, total;

@@ -12,6 +12,8 @@ struct arena *arena_new(size_t max);
 void arena_free(struct arena *a);
 /* Forgets everything handed out, keeps the first block. */
 void arena_reset(struct arena *a);
+/* Octets handed out since the beginning or the last reset. */
+size_t arena_used(const struct arena *a);
 /* Zeroed, aligned for any type. NULL when the limit or memory is exceeded. */
 void *arena_alloc(struct arena *a, size_t n);
 /* n elements of size each, overflow-checked. */

@@ -98,12 +98,14 @@ static int make_up(struct config *conf, const char *section, const struct module
 	return rc ? cli_fail("out of memory") : CLI_DONE;
 }
 
-static struct config *configure(struct cli *c, const char *section, const struct module_info *m)
+/* NULL after a message; *ret_rc is the exit status then. */
+static struct config *configure(struct cli *c, const char *section, const struct module_info *m, int *ret_rc)
 {
 	bool given = c->args.set & CLI_BIT(CLI_CONFIG);
 	struct config_faults *faults = config_faults_new();
 	struct config *conf = NULL;
 	int rc = CLI_DONE;
+	*ret_rc = CLI_FAILED;
 	if (given)
 		conf = cli_config_need(c);
 	else if (!faults || !(conf = config_load("/dev/null", faults)))
@@ -117,6 +119,7 @@ static struct config *configure(struct cli *c, const char *section, const struct
 	if (conf && rc == CLI_DONE)
 		rc = check_names(conf, section, m);
 	if (rc != CLI_DONE) {
+		*ret_rc = rc;
 		config_free(conf);
 		conf = NULL;
 	}
@@ -325,7 +328,7 @@ int tool_stage_run(struct cli *c)
 	} else {
 		const char *state = c->args.value[CLI_STATE]; /* the message's here, not the daemon's folder */
 		c->args.value[CLI_STATE] = NULL;
-		struct config *conf = configure(c, section, &m);
+		struct config *conf = configure(c, section, &m, &rc);
 		c->args.value[CLI_STATE] = state;
 		if (conf && !(rc = read_message(c->args.value[CLI_MESSAGE], &raw)))
 			rc = run(c, conf, path, stage, &m, &raw);

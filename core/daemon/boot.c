@@ -277,6 +277,14 @@ int boot_state_dir(const struct table *t)
 		    log_qz(t->state_dir));
 		return -1;
 	}
+	/* accounts that were made, or named, later: PostgreSQL would only say that it is not allowed to */
+	snprintf(path, sizeof path, "%s/postgres", t->state_dir);
+	if (geteuid() == 0 && t->embedded && !lstat(path, &st) && st.st_uid != t->cluster.uid) {
+		log_error(NULL, "event=state-folder path=%s reason=\"it belongs to uid %u, not to %s, which runs the database\" "
+				"hint=\"hand it over with chown -R, and the Maildirs too; or name the former account in [pepsi] USER\"",
+		    log_qz(path), (unsigned)st.st_uid, t->cluster.name);
+		return -1;
+	}
 	if (make_dir(t->state_dir, 0755, &t->cluster) || check_reach(t->state_dir, &t->cluster) ||
 	    check_reach(t->state_dir, &t->reactor))
 		return -1;

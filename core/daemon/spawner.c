@@ -31,7 +31,8 @@ enum {
 	STOP_GRACE_US = 40 * 1000 * 1000,
 	CLUSTER_STOP_US = 20 * 1000 * 1000,
 	REACTOR_DEAF_MS = 10 * 1000,
-	REACTOR_DEATHS = 10,          /* within REACTOR_WINDOW_US: give up, the service manager decides */
+	REACTOR_DEATHS = 40,          /* within REACTOR_WINDOW_US: give up, the service manager decides */
+	REACTOR_AT_ONCE = 3,          /* deaths in ten seconds that are answered at once; then one start a second */
 	REACTOR_WINDOW_US = 60 * 1000 * 1000,
 	EXIT_CONFIG_REFUSED = 78,     /* the reactor cannot take its configuration (a port in use): no use trying again */
 };
@@ -300,12 +301,17 @@ static void reactor_died(struct spawner *s, int status)
 	}
 	log_error(NULL, "event=reactor-died status=0x%x hint=\"starting another\"", status);
 	s->deaths[s->n_deaths++ % REACTOR_DEATHS] = now;
-	if (s->n_deaths >= REACTOR_DEATHS && now - s->deaths[s->n_deaths % REACTOR_DEATHS] < REACTOR_WINDOW_US) {
+	unsigned minute = 0, lately = 0;
+	for (unsigned i = 0; i < REACTOR_DEATHS && i < s->n_deaths; i++) {
+		minute += now - s->deaths[i] < REACTOR_WINDOW_US;
+		lately += now - s->deaths[i] < 10 * US_PER_S;
+	}
+	if (minute == REACTOR_DEATHS) {
 		log_error(NULL, "event=giving-up reason=\"the reactor died %d times within a minute\"", REACTOR_DEATHS);
 		begin_stop(s, 1);
 		return;
 	}
-	s->reactor_at = now + (s->n_deaths > 3 ? US_PER_S : 50 * 1000);
+	s->reactor_at = now + (lately > REACTOR_AT_ONCE ? US_PER_S : 50 * 1000);
 }
 
 static void postgres_died(struct spawner *s, int status)
@@ -330,7 +336,7 @@ static void child_exited(struct spawner *s, pid_t pid, int status)
 		postgres_died(s, status);
 	} else if (pid == s->prepare) {
 		s->prepare = 0;
-		if (status) {
+		if (status && !s->stopping) {
 			log_error(NULL, "event=giving-up reason=\"the private database cluster cannot be made\"");
 			begin_stop(s, 1);
 			return;

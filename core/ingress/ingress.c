@@ -5,6 +5,7 @@
 #include "base/clock.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +13,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-enum { REFUSAL_LINES_A_SECOND = 20, DRAIN_TURNS = 16 };
+enum { REFUSAL_LINES_A_SECOND = 20, DRAIN_TURNS = 16, SESSION_OCTETS = 16 * 1024, GIVE_BACK_OCTETS = 32 * 1024 * 1024 };
 
 const char *const refusal_names[REFUSED_N] = { "relay", "database", "memory", "disk", "headers", "loop", "content",
 	"connections", "address", "row", "drain", "early-talk" };
@@ -250,6 +251,8 @@ void ingress_sweep(struct ingress *in, int64_t now_us)
 		bool late = now_us > s->deadline_us;
 		bool long_gone = t->session_us && now_us - s->started_us > t->session_us && !s->has_spool;
 		next = s->next;
+		if (s->has_spool && !s->awaiting)
+			smtp_server_trim(s->engine); /* once a second; a message that flows does not notice */
 		if (!s->conn || (!late && !long_gone))
 			continue;
 		in->timeouts++;
@@ -274,6 +277,18 @@ static void look_at_disk(struct ingress *in)
 	in->disk_low = low;
 }
 
+/* After a flood: what it took is free by now, but in the C library's hands still. */
+static void give_back(struct ingress *in)
+{
+	size_t now = in->house.used + (size_t)in->n_sessions * SESSION_OCTETS;
+	if (now > in->peak)
+		in->peak = now;
+	if (in->peak < GIVE_BACK_OCTETS || now > in->peak / 4)
+		return;
+	malloc_trim(0);
+	in->peak = now;
+}
+
 static void on_tick(evutil_socket_t fd, short what, void *arg)
 {
 	struct ingress *in = arg;
@@ -281,6 +296,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	look_at_disk(in);
 	ingress_sweep(in, clock_mono_us());
+	give_back(in);
 }
 
 /* --- after the commit --- */

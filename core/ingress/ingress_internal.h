@@ -54,6 +54,7 @@ struct ingress {
 	uint64_t next_session;
 	struct clients clients;
 	struct spool_house house;
+	size_t peak;                 /* of memory for sessions and messages, seen at a tick since it was last given back */
 
 	struct event *tick;          /* once a second: deadlines, free space */
 	struct event *resume;        /* sessions that have more to do, next turn */

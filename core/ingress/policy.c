@@ -52,6 +52,7 @@ static void on_mail(struct session *s, const struct smtp_event *ev)
 		ingress_refused(in, s, REFUSED_ADDRESS, "at=MAIL from=%s", log_q(ev->tx->mail_from));
 		reject(s, 553, "5.1.7", "Bad sender address");
 	} else {
+		session_charge(s, arena_used(ev->tx->arena));
 		accept_usual(s);
 	}
 }
@@ -75,7 +76,15 @@ static int complete_postmaster(struct session *s, const struct smtp_event *ev)
 static void on_rcpt(struct session *s, const struct smtp_event *ev)
 {
 	struct smtp_rcpt *r = ev->rcpt;
+	struct spool_house *house = &s->in->house;
 	bool ok = true;
+	session_charge(s, arena_used(ev->tx->arena)); /* refused recipients stay in it, too */
+	if (house->used > house->max) {
+		/* the end, not a 452: only so is what this session holds free for others */
+		ingress_refused(s->in, s, REFUSED_MEMORY, "at=RCPT rcpts=%u used=%zu", ev->tx->n_rcpts, house->used);
+		reject(s, 421, "4.3.1", "Too much mail at once; try again later");
+		return;
+	}
 	if (!storable(r->address)) {
 		ingress_refused(s->in, s, REFUSED_ADDRESS, "at=RCPT to=%s", log_q(r->address));
 		reject(s, 553, "5.1.3", "Bad recipient address");
@@ -105,6 +114,7 @@ static void drop_content(struct session *s)
 {
 	message_done(&s->message);
 	s->has_spool = false;
+	session_charge(s, 0);
 }
 
 static void refuse_content(struct session *s, enum refusal why, unsigned code, const char *status, const char *text)
@@ -147,6 +157,7 @@ static void on_message(struct session *s, const struct smtp_event *ev)
 		refuse_content(s, REFUSED_MEMORY, 452, "4.3.1", "Out of memory; try again later");
 		return;
 	}
+	session_charge(s, 2 * s->envelope); /* the copy */
 	s->awaiting = true;
 	admit_submit(s->in->admit, m);
 }
@@ -155,7 +166,9 @@ void policy_event(struct session *s, const struct smtp_event *ev)
 {
 	switch (ev->kind) {
 	case SMTP_EV_NONE:
+		break;
 	case SMTP_EV_RESET:
+		session_charge(s, 0);
 		break;
 	case SMTP_EV_HELO:
 		on_helo(s, ev);
@@ -188,9 +201,11 @@ void policy_event(struct session *s, const struct smtp_event *ev)
 		break;
 	case SMTP_EV_QUIT:
 		s->closing = true;
+		session_charge(s, 0);
 		break;
 	case SMTP_EV_CLOSE:
 		s->closing = true;
+		session_charge(s, 0);
 		s->abrupt = !s->eof;
 		break;
 	}

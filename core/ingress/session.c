@@ -61,9 +61,16 @@ bool session_begin(struct listening *at, int fd, const struct net_addr *peer, bo
 	return true;
 }
 
+void session_charge(struct session *s, size_t octets)
+{
+	s->in->house.used += octets - s->envelope; /* modular: also when it shrinks */
+	s->envelope = octets;
+}
+
 void session_free(struct session *s)
 {
 	struct ingress *in = s->in;
+	session_charge(s, 0);
 	net_conn_free(s->conn);
 	smtp_server_free(s->engine);
 	message_done(&s->message);
@@ -217,6 +224,7 @@ void session_settled(struct session *s)
 	s->awaiting = false;
 	s->has_spool = false;
 	message_done(&s->message);
+	session_charge(s, 0);
 	if (!s->conn) {
 		session_free(s);
 		return;

@@ -21,6 +21,7 @@ struct session {
 	uint64_t id;
 	struct net_addr peer;
 	struct buf helo;
+	size_t envelope;             /* what sender and recipients take of the memory of all messages */
 	const char *tls_protocol, *tls_cipher;
 	int64_t started_us, deadline_us, data_us;
 	bool esmtp;
@@ -52,6 +53,8 @@ void session_drop(struct session *s);
 /* The message is settled: gives its memory back, lets pipelined input go on. May free s. */
 void session_settled(struct session *s);
 void session_free(struct session *s);
+/* The envelope takes so many octets of the budget now (0: it is over). */
+void session_charge(struct session *s, size_t octets);
 
 /* policy.c: answers one event of the engine. */
 void policy_event(struct session *s, const struct smtp_event *ev);

@@ -279,12 +279,15 @@ static void settle(const struct trial *t, int fd)
 
 static void read_report(int fd, struct buf *out)
 {
-	*out = BUF_INIT(TRIAL_REPORT_MAX);
+	*out = BUF_INIT(TRIAL_REPORT_MAX + 1);
 	for (off_t at = 0;;) {
-		char *room = buf_room(out, 65536);
-		ssize_t n = room ? pread(fd, room, 65536, at) : 0;
+		size_t want = TRIAL_REPORT_MAX - out->n < 65536 ? TRIAL_REPORT_MAX - out->n : 65536;
+		char *room = buf_room(out, want + 1);
+		ssize_t n = room ? pread(fd, room, want, at) : 0;
 		if (n < 0 && errno == EINTR)
 			continue;
+		if (room)
+			room[n > 0 ? n : 0] = 0;
 		if (n <= 0)
 			return;
 		out->n += (size_t)n;

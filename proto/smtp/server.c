@@ -163,16 +163,24 @@ static int pop(struct smtp_server *s, struct smtp_event *ret)
 	return 1;
 }
 
-/* Memory that only a burst needed goes back. */
-static void rest(struct smtp_server *s)
+void smtp_server_trim(struct smtp_server *s)
 {
 	if (!smtp_server_unread(s)) {
 		s->in.n = s->in_at = 0;
-		if (s->in.cap > SMTP_SERVER_IDLE_KEEP && s->state != SMTP_STATE_DATA)
+		if (s->in.cap > SMTP_SERVER_IDLE_KEEP)
 			buf_free(&s->in);
 	}
 	if (!s->out.n && s->out.cap > SMTP_SERVER_IDLE_KEEP)
 		buf_free(&s->out);
+}
+
+/* Memory that only a burst needed goes back. */
+static void rest(struct smtp_server *s)
+{
+	if (s->state == SMTP_STATE_DATA && !smtp_server_unread(s))
+		s->in.n = s->in_at = 0; /* the next chunk is on its way */
+	else
+		smtp_server_trim(s);
 }
 
 int smtp_server_next(struct smtp_server *s, struct smtp_event *ret)

@@ -131,6 +131,9 @@ void smtp_server_accept(struct smtp_server *s, const struct smtp_reply *reply);
 void smtp_server_reject(struct smtp_server *s, const struct smtp_reply *reply);
 /* Ends the session with 421 (time-out, shutdown, too many): SMTP_EV_ABORT if needed, then SMTP_EV_CLOSE follow. */
 void smtp_server_shutdown(struct smtp_server *s, const char *status, const char *text);
+/* Gives back what empty buffers hold: for a session that says nothing at the moment, wherever it is. Within DATA the engine
+ * itself keeps them from chunk to chunk. */
+void smtp_server_trim(struct smtp_server *s);
 bool smtp_server_wants_input(const struct smtp_server *s);
 /* Is the client owed nothing (an answer, output to write, a command begun) and in no transaction? A drain may end it
  * here by smtp_server_shutdown(). */

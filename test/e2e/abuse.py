@@ -148,6 +148,7 @@ def crowds(t):
     pepsi.say("      resident: %d KiB before, %d at the height, %d after" % (begin, top, after))
     if not pepsi.SANITIZED:
         pepsi.check(top < 256 * 1024, "the reactor grew to %d KiB" % top)
+        pepsi.wait_for("memory given back", lambda: resident(pid) < 48 * 1024, 10, 0.5)
     for name, data, codes in (("11000 header lines", b"X: y\r\n" * 11000 + b"\r\nb\r\n", (554,)), ("a header of 1.1 MiB", b"X: " + b"a" * 1100000 + b"\r\n\r\nb\r\n", (554,)),
                               ("120 Received", b"Received: x\r\n" * 120 + b"\r\nb\r\n", (554,)), ("a line of 5 MiB", b"a: b\r\n\r\n" + b"x" * 5000000 + b"\r\n", (250, 554))):
         code, text = d.send("sender@example.test", "rcpt@far.test", data)

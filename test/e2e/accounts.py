@@ -82,5 +82,21 @@ def one_account(t):
     d.stop()
 
 
+def of_another_account(t):
+    """A private database that belongs to somebody else, as after contrib/accounts: an error that says what to do."""
+    if not pepsi.ROOT:
+        raise pepsi.Skip("needs root")
+    d = pepsi.Pepsid(t, "", start=False)
+    d.write_config(pepsi.maildir("init", d.mail) + pepsi.bounce())
+    theirs = os.path.join(d.state, "postgres")
+    os.mkdir(theirs, 0o700)
+    os.chown(theirs, 54321, 54321)
+    r = subprocess.run([os.path.join(pepsi.BIN, "pepsid"), "-c", d.config, "--state", d.state], stdin=subprocess.DEVNULL, timeout=60,
+                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=dict(os.environ, **t.environment))
+    said = r.stdout.decode(errors="replace")
+    pepsi.check(r.returncode == 1, "exit %d: %s" % (r.returncode, said))
+    pepsi.check("it belongs to uid 54321, not to " in said and theirs in said and "chown -R" in said, said)
+
+
 pepsi.own_mounts(__file__)
-pepsi.main(__file__, [separate_accounts, one_account])
+pepsi.main(__file__, [separate_accounts, one_account, of_another_account])

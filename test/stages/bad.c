@@ -129,6 +129,8 @@ static int32_t process(void *worker, const struct pepsi_host *h, struct pepsi_ms
 	h->finish(m);
 	h->finish(m);
 	return PEPSI_OK;
+#elif defined(BAD_SLOW)
+	usleep(10 * 1000); /* a measured 10 ms a message */
 #elif defined(BAD_WILD)
 	be_wild(h, m);
 #endif

@@ -307,6 +307,7 @@ static void test_rule(void **state)
 	}
 }
 
+#define NO_ERROR { NULL, 0 }
 #define ROW(I, A, FROM, ERR)                                                                                           \
 	{ .id = I, .action = A, .mail_from = STR_INIT(FROM), .stage = STR_INIT("out"), .status = STR_INIT("failed"),      \
 		.failed_at = STR_INIT("2026-11-30T11:26:28.123456Z"), .error = ERR }
@@ -316,7 +317,7 @@ static void test_once(void **state)
 	static const struct batch first = { .n = 500, .n_rows = 1, .last_id = 700,
 		.rows = { ROW(7, STORE_BOUNCE_MOVED, "ann@example.org", STR_INIT("worker crash at stage out")) } };
 	static const struct batch second = { .n = 2, .n_rows = 2, .last_id = 702,
-		.rows = { ROW(701, STORE_BOUNCE_DELETED, "list-bounces@example.org", { NULL }),
+		.rows = { ROW(701, STORE_BOUNCE_DELETED, "list-bounces@example.org", NO_ERROR),
 		    ROW(702, STORE_BOUNCE_DROPPED, "a\n\x1b[31m@b", STR_INIT("450 \"later\"")) } };
 	char *out, *err;
 	(void)state;
@@ -423,7 +424,8 @@ static void as(const char *config, uid_t want, const char *said)
 			fprintf(stderr, "status %d, uid %u: %s\n", rc, (unsigned)db.uid, err);
 		_exit(!ok);
 	}
-	assert_true(pid > 0 && waitpid(pid, &status, 0) == pid);
+	assert_true(pid > 0);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_int_equal(status, 0);
 }
 

@@ -202,7 +202,7 @@ static void test_batch_limits(void **state)
 static void send_large_next(struct client *c, size_t body)
 {
 	char *p = malloc(body + 64);
-	size_t n = (size_t)sprintf(p, "Subject: large\r\n\r\n");
+	size_t n = (size_t)snprintf(p, 64, "Subject: large\r\n\r\n");
 	while (n < body) {
 		memset(p + n, 'x', 62);
 		memcpy(p + n + 62, "\r\n", 2);
@@ -385,6 +385,49 @@ static void test_budget(void **state)
 	fake_commit(w, NULL);
 	client_expect(&c, "250 ");
 	client_free(&c);
+	assert_true(idle(w));
+	world_free(w);
+}
+
+/* Envelopes count against the same budget: sessions full of recipients are ended, and give everything back. */
+static void test_budget_of_envelopes(void **state)
+{
+	(void)state;
+	struct world *w = world_new((const char *const[]){ "pepsi-ingress", "MESSAGE_MEMORY", "1 MiB", NULL });
+	struct client c[4], honest = client_new(w);
+	unsigned ended = 0, taken = 0;
+	char line[600], orcpt[451];
+	memset(orcpt, 'x', sizeof orcpt - 1);
+	orcpt[sizeof orcpt - 1] = 0;
+	for (unsigned i = 0; i < 4; i++) {
+		c[i] = client_new(w);
+		client_hello(&c[i]);
+		client_send(&c[i], "MAIL FROM:<a@example.org>\r\n");
+		client_expect(&c[i], "250 ");
+		for (bool more = true; more && taken < 4000; taken++) {
+			snprintf(line, sizeof line, "RCPT TO:<b%u@example.test> ORCPT=rfc822;%s\r\n", taken, orcpt);
+			client_send(&c[i], line);
+			const char *got = client_reply(&c[i]);
+			more = str_starts(str_from(got), STR("250 "));
+			ended += str_starts(str_from(got), STR("421 4.3.1 "));
+			if (str_starts(str_from(got), STR("452 4.5.3 ")))
+				break;
+		}
+		assert_true(w->in->house.used <= w->in->house.max);
+	}
+	assert_true(ended > 0);
+	assert_true(taken > 500 && taken < 3000);
+	for (unsigned i = 0; i < 4; i++)
+		client_free(&c[i]);
+	client_hello(&honest);
+	client_envelope(&honest);
+	assert_true(w->in->house.used > 0);
+	client_send(&honest, MESSAGE ".\r\n");
+	client_quiet(&honest);
+	fake_commit(w, NULL);
+	client_expect(&honest, "250 ");
+	assert_int_equal(w->in->house.used, 0);
+	client_free(&honest);
 	assert_true(idle(w));
 	world_free(w);
 }
@@ -639,7 +682,7 @@ int main(void)
 		cmocka_unit_test(test_large_turns), cmocka_unit_test(test_two_ways),
 		cmocka_unit_test(test_client_gone),
 		cmocka_unit_test(test_half_close),
-		cmocka_unit_test(test_budget),
+		cmocka_unit_test(test_budget), cmocka_unit_test(test_budget_of_envelopes),
 		cmocka_unit_test(test_hand_off),
 		cmocka_unit_test(test_too_large_to_hand),
 		cmocka_unit_test(test_smuggling),

@@ -80,7 +80,7 @@ static int count_input(int line_first)
 static int eat_memory(void)
 {
 	for (size_t n = 0; n < 4096; n++) {
-		char *p = malloc(1 << 20);
+		char *volatile p = malloc(1 << 20); /* volatile: memory that nobody reads need not be had */
 		if (!p)
 			return tell("no more memory");
 		memset(p, 1, 1 << 20);
