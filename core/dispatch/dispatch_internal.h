@@ -1,5 +1,6 @@
 /* Shared inside core/dispatch: the structures, and which file owns what.
- *   loop.c    claims, wake-ups, due rows, start, stop, reload
+ *   claim.c   which rows to take
+ *   loop.c    wake-ups, due rows, start, stop, reload
  *   pool.c    worker processes: growth, idling, recycling, overruns, death
  *   flight.c  dealing flights out, datagrams down, status lines up
  *   fair.c    whose message is next
@@ -160,6 +161,10 @@ struct stage *dispatch_stage_find(struct dispatch *d, const char *name);
 void dispatch_turn_soon(struct dispatch *d);
 void dispatch_due_soon(struct dispatch *d);
 void dispatch_sour_add(struct dispatch *d, struct stage *st, int64_t id, int64_t delay_us);
+
+/* claim.c */
+int dispatch_claim_init(struct dispatch *d);
+void dispatch_claim(struct dispatch *d);
 
 /* pool.c */
 void pool_grow(struct dispatch *d, struct stage *st);
