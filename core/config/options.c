@@ -79,7 +79,8 @@ static const struct pepsi_option pepsi_ingress[] = {
 	DURATION("DISPATCH_WAKE_INTERVAL", SCHEMA_F_US, "5 ms", 0, 10 * SECOND_US,
 	    "how long arrivals are gathered before the dispatcher is woken for them"),
 	SIZE("MESSAGE_MEMORY", 0, "192 MiB", 1 * MIB, 1024 * GIB, "memory for messages of all sessions together, envelopes included; beyond it, 452"),
-	SIZE("SPOOL_THRESHOLD", 0, "1 MiB", 0, 1 * GIB, "larger messages are received into an unlinked temporary file"),
+	SIZE("SPOOL_THRESHOLD", 0, "4 MiB", 0, 1 * GIB, "larger bodies, and those for which half of MESSAGE_MEMORY is taken, go to an unlinked "
+	    "temporary file"),
 	PATH("SPOOL_DIR", 0, "$STATE_DIR/spool", "folder of those temporary files"),
 	INT("ADMISSION_BATCH", 0, "100", 1, 10000, "messages in one commit"),
 	SIZE("ADMISSION_BATCH_BYTES", 0, "8 MiB", 64 * KIB, 1 * GIB, "octets in one commit (a single larger message goes alone)"),
