@@ -67,10 +67,14 @@ CREATE INDEX workqueue_stuck ON pepsi.workqueue (id) WHERE status IN ('failed', 
 CREATE INDEX workqueue_shared_body ON pepsi.workqueue (body_id) WHERE body_id <> id;
 CREATE UNIQUE INDEX workqueue_token ON pepsi.workqueue (token) WHERE token IS NOT NULL;
 
--- The body, once, shared by all rows split off the same message. Never updated: a rewrite makes a new one.
+-- The body, once, shared by all rows split off the same message. Its octets never change: a rewrite makes a new one.
+-- A small one lies here; a large one is cut into the rows of workqueue_chunk_N, N = part. See README.md, "Large bodies".
 CREATE TABLE pepsi.workqueue_body (
     id   bigint NOT NULL PRIMARY KEY,
-    body bytea NOT NULL
+    body bytea,
+    part smallint,
+    size bigint,                            -- octets of a cut one
+    CHECK ((body IS NULL) = (part IS NOT NULL) AND (body IS NULL) = (size IS NOT NULL))
 ) WITH (toast_tuple_target = 8160, vacuum_truncate = off, toast.vacuum_truncate = off,
     autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0,
     autovacuum_vacuum_insert_threshold = 5000, autovacuum_vacuum_insert_scale_factor = 0.2,
@@ -78,6 +82,26 @@ CREATE TABLE pepsi.workqueue_body (
     toast.autovacuum_vacuum_threshold = 500, toast.autovacuum_vacuum_scale_factor = 0.05,
     toast.autovacuum_vacuum_cost_delay = 0);
 ALTER TABLE pepsi.workqueue_body ALTER body SET STORAGE EXTERNAL;
+CREATE INDEX workqueue_body_part ON pepsi.workqueue_body (part) WHERE part IS NOT NULL;
+
+-- Chunks of large bodies, one to a page: 8120 octets of data fill it. Filled in turn, never deleted from, truncated when no
+-- body is in it any more; so there is nothing to vacuum (but against wraparound), and no TOAST table: PLAIN from birth.
+DO $$
+BEGIN
+    FOR i IN 0..7 LOOP
+        EXECUTE format('CREATE TABLE pepsi.workqueue_chunk_%s (body_id bigint NOT NULL, seq integer NOT NULL)
+            WITH (autovacuum_enabled = off)', i);
+        EXECUTE format('ALTER TABLE pepsi.workqueue_chunk_%s ADD data bytea NOT NULL, ALTER data SET STORAGE PLAIN', i);
+        EXECUTE format('CREATE INDEX workqueue_chunk_%1$s_body ON pepsi.workqueue_chunk_%1$s (body_id)', i);
+    END LOOP;
+END $$;
+-- Which of them is being filled, and since when each one is not any more. One row.
+CREATE TABLE pepsi.workqueue_fill (
+    one     boolean PRIMARY KEY DEFAULT true CHECK (one),
+    part    smallint NOT NULL DEFAULT 0 CHECK (part BETWEEN 0 AND 7),
+    left_at timestamptz[] NOT NULL DEFAULT array_fill('-infinity'::timestamptz, '{8}', '{0}')
+) WITH (fillfactor = 50);
+INSERT INTO pepsi.workqueue_fill DEFAULT VALUES;
 
 -- The accounting: accepted = delivered + bounced + discarded + rows in workqueue, in every snapshot. Cut into slots, so
 -- that writers rarely wait for each other; a writer's slot is its backend's pid modulo 64. Written by triggers only.

@@ -66,6 +66,209 @@ BEGIN
     RETURN n;
 END $$;
 
+-- ---------------------------------------------------------------------------------------------- large bodies
+
+-- Larger bodies are cut. (core/store has the same number, to send those in statements of their own.)
+CREATE FUNCTION pepsi.workqueue_body_inline() RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE AS 'SELECT 65536';
+
+-- The statements on workqueue_chunk_N, one for each N: planned once, and locking no other of those tables.
+DO $gen$
+BEGIN
+    EXECUTE format($f$
+CREATE FUNCTION pepsi.workqueue_chunks_put(p_part integer, p_id bigint, p_seq integer, p_data bytea) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    CASE p_part %s
+    END CASE;
+END $$ $f$, (SELECT string_agg(format('WHEN %1$s THEN INSERT INTO pepsi.workqueue_chunk_%1$s (body_id, seq, data)
+        SELECT p_id, p_seq + s, substr(p_data, s * 8120 + 1, 8120) FROM generate_series(0, (octet_length(p_data) - 1) / 8120) s;', i),
+        E'\n    ' ORDER BY i) FROM generate_series(0, 7) i));
+    -- Chunks p_lo to p_hi; NULL when there are none.
+    EXECUTE format($f$
+CREATE FUNCTION pepsi.workqueue_chunks_get(p_part integer, p_id bigint, p_lo integer, p_hi integer) RETURNS bytea
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+BEGIN
+    CASE p_part %s
+    END CASE;
+END $$ $f$, (SELECT string_agg(format('WHEN %1$s THEN RETURN (SELECT string_agg(data, NULL::bytea ORDER BY seq)
+        FROM pepsi.workqueue_chunk_%1$s WHERE body_id = p_id AND seq BETWEEN p_lo AND p_hi);', i), E'\n    ' ORDER BY i)
+        FROM generate_series(0, 7) i));
+    EXECUTE format($f$
+CREATE FUNCTION pepsi.workqueue_chunks_octets(p_part integer, p_id bigint) RETURNS bigint
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+BEGIN
+    CASE p_part %s
+    END CASE;
+END $$ $f$, (SELECT string_agg(format('WHEN %1$s THEN RETURN (SELECT coalesce(sum(octet_length(data)), 0)
+        FROM pepsi.workqueue_chunk_%1$s WHERE body_id = p_id);', i), E'\n    ' ORDER BY i) FROM generate_series(0, 7) i));
+END $gen$;
+
+-- A new body, here or cut.
+CREATE FUNCTION pepsi.workqueue_body_put(p_id bigint, p_body bytea) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    p smallint;
+BEGIN
+    IF octet_length(p_body) > pepsi.workqueue_body_inline() THEN
+        SELECT part INTO STRICT p FROM pepsi.workqueue_fill;
+        INSERT INTO pepsi.workqueue_body (id, part, size) VALUES (p_id, p, octet_length(p_body));
+        PERFORM pepsi.workqueue_chunks_put(p, p_id, 0, p_body);
+    ELSE
+        INSERT INTO pepsi.workqueue_body (id, body) VALUES (p_id, p_body);
+    END IF;
+END $$;
+
+-- The same for a body that is too large for one parameter: its pieces in order, in one transaction. p_size: of the whole;
+-- p_seq: the number of the piece's first chunk, so each piece but the last is a multiple of 8120 octets.
+CREATE FUNCTION pepsi.workqueue_body_piece(p_id bigint, p_size bigint, p_seq integer, p_data bytea) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    p smallint;
+BEGIN
+    IF p_seq = 0 THEN
+        SELECT part INTO STRICT p FROM pepsi.workqueue_fill;
+        INSERT INTO pepsi.workqueue_body (id, part, size) VALUES (p_id, p, p_size);
+    ELSE
+        -- Of this transaction: nobody adds to what is there already.
+        SELECT part INTO p FROM pepsi.workqueue_body WHERE id = p_id AND xmin = pg_current_xact_id()::xid;
+        IF p IS NULL THEN
+            RAISE EXCEPTION 'body % was not begun in this transaction', p_id USING ERRCODE = 'object_not_in_prerequisite_state';
+        END IF;
+    END IF;
+    PERFORM pepsi.workqueue_chunks_put(p, p_id, p_seq, p_data);
+END $$;
+
+-- p_len octets (NULL: all) of a body from p_from (0 is the first); NULL when the body is gone. Between the look at its row and
+-- that at its chunks it may be moved and what it was moved from be truncated, which no snapshot prevents: then the chunks are
+-- not all there, and the next look, with a new snapshot, finds them.
+CREATE FUNCTION pepsi.workqueue_body_get(p_id bigint, p_from bigint DEFAULT 0, p_len integer DEFAULT NULL) RETURNS bytea
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    b record;
+    lo bigint := p_from / 8120;     -- chunks lo to hi
+    hi bigint;
+    n bigint;
+    data bytea;
+BEGIN
+    FOR tries IN 1..100 LOOP
+        SELECT body, part, size, coalesce(size, octet_length(body)) AS octets INTO b FROM pepsi.workqueue_body WHERE id = p_id;
+        IF NOT FOUND THEN
+            RETURN NULL;
+        END IF;
+        n := least(coalesce(p_len, b.octets), b.octets - p_from);
+        IF n <= 0 THEN
+            RETURN '';
+        ELSIF b.part IS NULL THEN
+            RETURN substring(b.body FROM p_from::integer + 1 FOR n::integer);
+        END IF;
+        hi := (p_from + n - 1) / 8120;
+        data := pepsi.workqueue_chunks_get(b.part, p_id, lo::integer, hi::integer);
+        IF octet_length(data) = least((hi + 1) * 8120, b.size) - lo * 8120 THEN
+            RETURN CASE WHEN n = octet_length(data) THEN data
+                ELSE substring(data FROM (p_from - lo * 8120)::integer + 1 FOR n::integer) END;
+        END IF;
+    END LOOP;
+    -- In a transaction with one snapshot for all it never comes right.
+    RAISE EXCEPTION 'body % is not whole, or was moved while it was read', p_id USING ERRCODE = 'serialization_failure';
+END $$;
+
+-- Truncates workqueue_chunk_N when no body is in it. Never waits: whoever is at work in it is left alone. With the lock held,
+-- whoever put chunks there has ended; and the statement that looks for bodies takes its snapshot after that, so it sees
+-- theirs. Who comes later puts its chunks into the empty table, where they are as good as anywhere.
+CREATE FUNCTION pepsi.workqueue_chunks_truncate(p_part integer) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    EXECUTE format('LOCK TABLE pepsi.workqueue_chunk_%s IN ACCESS EXCLUSIVE MODE NOWAIT', p_part);
+    IF EXISTS (SELECT FROM pepsi.workqueue_body WHERE part = p_part) THEN
+        RETURN false;
+    END IF;
+    EXECUTE format('TRUNCATE pepsi.workqueue_chunk_%s', p_part);
+    RETURN true;
+EXCEPTION WHEN lock_not_available THEN
+    RETURN false;
+END $$;
+
+-- Copies bodies out of a table into the one being filled, up to p_octets but at least one. Bodies that somebody is about to
+-- delete are skipped; who wants to delete one that is being moved waits for the end of this transaction.
+CREATE FUNCTION pepsi.workqueue_chunks_move(p_from integer, p_to integer, p_octets bigint) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+DECLARE
+    r record;
+    moved bigint := 0;
+BEGIN
+    FOR r IN SELECT id, size FROM pepsi.workqueue_body WHERE part = p_from ORDER BY id LIMIT 1000 FOR UPDATE SKIP LOCKED LOOP
+        EXIT WHEN moved > 0 AND moved + r.size > p_octets;
+        IF pepsi.workqueue_chunks_octets(p_from, r.id) <> r.size THEN
+            RAISE WARNING 'body % in chunk table % is damaged and stays where it is', r.id, p_from;
+            CONTINUE;
+        END IF;
+        EXECUTE format('INSERT INTO pepsi.workqueue_chunk_%s (body_id, seq, data) SELECT body_id, seq, data
+            FROM pepsi.workqueue_chunk_%s WHERE body_id = $1 ORDER BY seq', p_to, p_from) USING r.id;
+        UPDATE pepsi.workqueue_body SET part = p_to WHERE id = r.id;
+        moved := moved + r.size;
+    END LOOP;
+    RETURN moved;
+END $$;
+
+-- Keeps the chunk tables going; to be called for every few MiB of mail, by anybody (one at a time works, the others do nothing).
+-- Moves what is left in an old table (left p_age ago and mostly dead; sooner when no empty one is there), truncates those
+-- without bodies, and lets another be filled once p_fill octets are in the present one. Without an empty one the present one
+-- grows. Returns how many it truncated.
+CREATE FUNCTION pepsi.workqueue_body_rotate(p_fill bigint DEFAULT 67108864, p_move bigint DEFAULT 16777216,
+    p_age interval DEFAULT '1 minute') RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    cur smallint;
+    ages timestamptz[];
+    sizes bigint[];
+    used boolean[];
+    live bigint;
+    best integer;
+    best_live bigint;
+    other integer;                  -- an empty one, or one that can be emptied
+    cut integer := 0;
+BEGIN
+    IF NOT pg_try_advisory_xact_lock('pepsi.workqueue_fill'::regclass::oid::bigint) THEN
+        RETURN 0;
+    END IF;
+    SELECT part, left_at INTO STRICT cur, ages FROM pepsi.workqueue_fill;
+    FOR i IN 0..7 LOOP
+        sizes[i] := pg_relation_size(format('pepsi.workqueue_chunk_%s', i)::regclass);
+        used[i] := i = cur OR EXISTS (SELECT FROM pepsi.workqueue_body WHERE part = i);
+        IF NOT used[i] THEN
+            other := i;
+        END IF;
+    END LOOP;
+
+    FOR i IN 0..7 LOOP
+        CONTINUE WHEN i = cur OR NOT used[i] OR (ages[i] > now() - p_age AND (other IS NOT NULL OR sizes[cur] < p_fill));
+        SELECT coalesce(sum(size), 0) INTO live FROM pepsi.workqueue_body WHERE part = i;
+        IF live <= sizes[i] / 4 AND (best IS NULL OR live < best_live) THEN
+            best := i;
+            best_live := live;
+        END IF;
+    END LOOP;
+    IF best IS NOT NULL THEN
+        PERFORM pepsi.workqueue_chunks_move(best, cur, p_move);
+    END IF;
+
+    FOR i IN 0..7 LOOP
+        IF i <> cur AND sizes[i] > 0 AND (NOT used[i] OR i = best) AND pepsi.workqueue_chunks_truncate(i) THEN
+            sizes[i] := 0;
+            cut := cut + 1;
+        END IF;
+    END LOOP;
+
+    IF sizes[cur] >= p_fill THEN
+        SELECT (cur + k) % 8 INTO other FROM generate_series(1, 7) k WHERE sizes[(cur + k) % 8] = 0 ORDER BY k LIMIT 1;
+        IF FOUND THEN
+            ages[cur] := now();
+            UPDATE pepsi.workqueue_fill SET part = other, left_at = ages;
+        END IF;
+    END IF;
+    RETURN cut;
+END $$;
+
 -- ---------------------------------------------------------------------------------------------- accounting
 
 CREATE FUNCTION pepsi.workqueue_count_insert() RETURNS trigger
@@ -243,12 +446,24 @@ END $$;
 
 -- ---------------------------------------------------------------------------------------------- admission
 
--- One message. Does not notify. p_running: handed to a worker right after the commit.
+-- One message. Does not notify. p_running: handed to a worker right after the commit. p_body NULL: it came by
+-- workqueue_body_piece, and must be there as a whole.
 CREATE FUNCTION pepsi.workqueue_add(p_id bigint, p_stage text, p_running boolean, p_received_at timestamptz,
     p_mail_from text, p_rcpt_to text[], p_state jsonb, p_headers bytea, p_body bytea) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    b record;
 BEGIN
-    INSERT INTO pepsi.workqueue_body (id, body) VALUES (p_id, p_body);
+    IF p_body IS NULL THEN
+        SELECT part, size INTO b FROM pepsi.workqueue_body WHERE id = p_id AND xmin = pg_current_xact_id()::xid;
+        IF b.part IS NULL OR pepsi.workqueue_chunks_octets(b.part, p_id) <> b.size THEN
+            RAISE EXCEPTION 'body % is not there as a whole', p_id USING ERRCODE = 'object_not_in_prerequisite_state';
+        END IF;
+    ELSIF octet_length(p_body) > pepsi.workqueue_body_inline() THEN
+        PERFORM pepsi.workqueue_body_put(p_id, p_body);
+    ELSE
+        INSERT INTO pepsi.workqueue_body (id, body) VALUES (p_id, p_body);
+    END IF;
     INSERT INTO pepsi.workqueue (id, mail_from, rcpt_to, headers, body_id, stage, status, state, received_at)
     VALUES (p_id, p_mail_from, p_rcpt_to, p_headers, p_id, p_stage,
         CASE WHEN p_running THEN 'running' ELSE 'pending' END::pepsi.workqueue_status, p_state, p_received_at);
@@ -293,7 +508,7 @@ BEGIN
         END IF;
     END IF;
     new_id := nextval('pepsi.workqueue_id_seq');
-    INSERT INTO pepsi.workqueue_body (id, body) VALUES (new_id, p_body);
+    PERFORM pepsi.workqueue_body_put(new_id, p_body);
     INSERT INTO pepsi.workqueue (id, mail_from, rcpt_to, headers, body_id, stage, status, state)
     VALUES (new_id, p_mail_from, p_rcpt_to, p_headers, new_id, p_stage, 'pending', coalesce(p_state, '{}'));
     PERFORM pg_notify('workqueue', '');
@@ -321,7 +536,7 @@ BEGIN
             RETURN false;
         END IF;
         new_body := nextval('pepsi.workqueue_id_seq');
-        INSERT INTO pepsi.workqueue_body (id, body) VALUES (new_body, p_body);
+        PERFORM pepsi.workqueue_body_put(new_body, p_body);
     END IF;
     UPDATE pepsi.workqueue SET stage = coalesce(p_stage, stage), status = p_status,
         timeout = CASE WHEN p_status = 'paused' THEN now() + p_secs * interval '1 second' END,

@@ -10,8 +10,8 @@
  *     NEXT_STAGE = deliver
  *     BOUNCE_STAGE = bounce
  *
- * A rule is FIELD: PATTERN => ACTION ARGUMENT. In a pattern * stands for anything and ? for one octet; ASCII letters match in both cases.
- * Rules are tried in the order of the file: tag and add go on, stage and reject end it. */
+ * A rule is FIELD: PATTERN => ACTION ARGUMENT. In a pattern * stands for anything and ? for one octet; ASCII letters match in
+ * both cases. Rules are tried in the order of the file: tag and add go on, stage and reject end it. */
 #include <pepsi/stage.h>
 
 #include <stdio.h>

@@ -71,7 +71,8 @@ static int client_connect(struct cli *c, bool quiet)
 		cli_fail("cannot reach pepsid at %s: %s (ask as root, as the account of pepsid, or as a member of the "
 			 "socket's group)", c->socket, strerror(e));
 	else
-		cli_fail("cannot reach pepsid at %s: %s (is it running?)", c->socket, strerror(e));
+		cli_fail("cannot reach pepsid at %s: %s (is it running%s?)", c->socket, strerror(e),
+		    c->args.set & (CLI_BIT(CLI_CONFIG) | CLI_BIT(CLI_STATE)) || getenv("PEPSI_CONFIG") ? "" : ", and with which -c FILE");
 	return -1;
 }
 

@@ -316,6 +316,6 @@ void stage_outcome_print(struct json_object *o, FILE *f)
 		putc('\n', f);
 	}
 	field(f, "body");
-	fprintf(f, "%s, %" PRId64 " octets\n",
-	    json_object_get_boolean(json_object_object_get(o, "body_changed")) ? "changed" : "unchanged", cli_json_int(o, "body_octets"));
+	bool changed = json_object_get_boolean(json_object_object_get(o, "body_changed"));
+	fprintf(f, "%s, %" PRId64 " octets\n", changed ? "changed" : "unchanged", cli_json_int(o, "body_octets"));
 }

@@ -59,7 +59,8 @@ static int check_names(const struct config *conf, const char *section, const str
 		if (known)
 			continue;
 		const char *near = str_nearest(str_from(option), names, n);
-		rc = cli_fail("%s has no option %s%s%s%s", m->name, option, near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
+		rc = near ? cli_fail("%s has no option %s (did you mean %s?)", m->name, option, near) :
+			    cli_fail("%s has no option %s", m->name, option);
 	}
 	return rc;
 }

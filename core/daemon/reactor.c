@@ -26,6 +26,11 @@ enum {
 	DRAIN_GRACE_S = 10,    /* sessions in the middle of a message */
 	WORKERS_GRACE_S = 20,  /* workers in the middle of a delivery */
 	BODY_GC_S = 600,
+	/* The tables of large bodies are turned once this much was accepted: looked at often only while mail comes in. */
+	ROTATE_OCTETS = 16 << 20,
+	ROTATE_S = 60,
+	ROTATE_BUSY_MS = 100,
+	ROTATE_IDLE_MS = 2000,
 };
 
 enum { DB_ADMISSION, DB_ADMISSION_LARGE, DB_DISPATCH, DB_LISTEN, DB_VIEWS, DB_COUNT };
@@ -41,7 +46,10 @@ struct reactor {
 	struct config *config;
 	struct event_base *base;
 	int channel;
-	struct event *ev_channel, *ev_term, *ev_gc;
+	struct event *ev_channel, *ev_term, *ev_gc, *ev_rotate;
+	uint64_t octets_seen, octets_rotated; /* of ingress_octets(): at the last look, at the last rotation */
+	int64_t rotated_us;
+	bool rotating;
 	struct store_conn *db[DB_COUNT];
 	bool db_up[DB_COUNT], db_said[DB_COUNT];
 	struct ingress *ingress;
@@ -345,6 +353,38 @@ static void on_gc(evutil_socket_t fd, short what, void *arg)
 		store_body_gc(r->db[DB_VIEWS], swept, r);
 }
 
+static void rotated(void *arg, enum store_rc rc, unsigned n)
+{
+	struct reactor *r = arg;
+	r->rotating = false;
+	if (rc == STORE_OK && n && log_max() >= LOG_LV_DEBUG)
+		log_debug(NULL, "event=body-tables-truncated n=%u", n);
+}
+
+static void plan_rotation(struct reactor *r, int ms)
+{
+	struct timeval tv = { ms / 1000, ms % 1000 * 1000 };
+	event_add(r->ev_rotate, &tv);
+}
+
+static void on_rotate(evutil_socket_t fd, short what, void *arg)
+{
+	struct reactor *r = arg;
+	uint64_t now = ingress_octets(r->ingress);
+	int64_t us = clock_mono_us();
+	(void)fd;
+	(void)what;
+	plan_rotation(r, now - r->octets_seen >= ROTATE_OCTETS / 16 ? ROTATE_BUSY_MS : ROTATE_IDLE_MS);
+	r->octets_seen = now;
+	if (r->rotating || !r->db_up[DB_VIEWS] ||
+	    (now - r->octets_rotated < ROTATE_OCTETS && us - r->rotated_us < ROTATE_S * US_PER_S))
+		return;
+	r->rotating = true;
+	r->octets_rotated = now;
+	r->rotated_us = us;
+	store_body_rotate(r->db[DB_VIEWS], rotated, r);
+}
+
 static void limits(void)
 {
 	struct rlimit rl;
@@ -405,9 +445,11 @@ static int run(struct reactor *r)
 	r->ev_channel = event_new(r->base, r->channel, EV_READ | EV_PERSIST, on_channel, r);
 	r->ev_term = evsignal_new(r->base, SIGTERM, on_term, r);
 	r->ev_gc = event_new(r->base, -1, EV_PERSIST, on_gc, r);
-	if (!r->ev_channel || !r->ev_term || !r->ev_gc || event_add(r->ev_channel, NULL) || event_add(r->ev_term, NULL) ||
+	r->ev_rotate = evtimer_new(r->base, on_rotate, r);
+	if (!r->ev_channel || !r->ev_term || !r->ev_gc || !r->ev_rotate || event_add(r->ev_channel, NULL) || event_add(r->ev_term, NULL) ||
 	    event_add(r->ev_gc, &gc))
 		return 1;
+	plan_rotation(r, ROTATE_IDLE_MS);
 	event_base_dispatch(r->base);
 
 	for (int i = 0; i < DB_COUNT; i++) /* first: what still waits for an answer is told here, while it exists */
@@ -418,6 +460,7 @@ static int run(struct reactor *r)
 	event_free(r->ev_channel);
 	event_free(r->ev_term);
 	event_free(r->ev_gc);
+	event_free(r->ev_rotate);
 	event_base_free(r->base);
 	config_free(r->config);
 	return 0;

@@ -336,7 +336,7 @@ static void child_exited(struct spawner *s, pid_t pid, int status)
 		postgres_died(s, status);
 	} else if (pid == s->prepare) {
 		s->prepare = 0;
-		if (status) {
+		if (status && !s->stopping) {
 			log_error(NULL, "event=giving-up reason=\"the private database cluster cannot be made\"");
 			begin_stop(s, 1);
 			return;

@@ -1,5 +1,6 @@
 /* Shared inside core/dispatch: the structures, and which file owns what.
- *   loop.c    claims, wake-ups, due rows, start, stop, reload
+ *   claim.c   which rows to take
+ *   loop.c    wake-ups, due rows, start, stop, reload
  *   pool.c    worker processes: growth, idling, recycling, overruns, death
  *   flight.c  dealing flights out, datagrams down, status lines up
  *   fair.c    whose message is next
@@ -36,6 +37,8 @@ enum {
 	STATS_FLUSH_US = 60 * 1000 * 1000,
 	ORPHAN_SWEEP_US = 120 * 1000 * 1000,
 	EARLY_KILLS_MAX = 5,
+	UNFUSED_US = 600 * 1000 * 1000, /* a stage that did harm in another stage's worker runs in its own for so long */
+	PAGE_HOPS_MAX = 32,             /* stages a worker may fuse into one pass: worker/pass.h */
 	STARTING_MAX = 64,              /* requests for workers under way, in all: what the spawner's channel surely holds */
 	LEAVE_US = 15 * 1000 * 1000,    /* a worker without work that is to go has so long for its close() */
 };
@@ -80,6 +83,8 @@ struct worker {
 	int64_t busy_since;     /* when the first flight became first; 0: idle */
 	int64_t idle_since;
 	struct buf in;          /* status lines, partial */
+	bool worn;              /* it says so itself: replaced when it holds nothing */
+	void *page;             /* struct wire_page, mapped; NULL: it gave none */
 };
 TAILQ_HEAD(worker_list, worker);
 
@@ -110,6 +115,8 @@ struct stage {
 	int64_t avg_us;         /* moving mean of worker time per message; 0: unknown */
 
 	uint64_t done, crashes, kills, errors, hand_offs, claims;
+	int64_t unfused_until;  /* 0: any stage's worker may run it */
+	uint64_t fused;         /* of done: in the pass of a stage before, by another stage's worker */
 	int64_t d_messages, d_time_us, d_kills, d_crashes; /* not yet flushed */
 };
 TAILQ_HEAD(stage_list, stage);
@@ -149,6 +156,7 @@ struct dispatch {
 	bool flushing;
 	int64_t d_failed;
 	uint64_t failed_total, claims_total, claimed_total, requeued_total;
+	uint64_t selects, writes, trips; /* of workers that are gone */
 
 	int64_t stop_deadline;
 	void (*stop_done)(void *arg);
@@ -160,6 +168,10 @@ struct stage *dispatch_stage_find(struct dispatch *d, const char *name);
 void dispatch_turn_soon(struct dispatch *d);
 void dispatch_due_soon(struct dispatch *d);
 void dispatch_sour_add(struct dispatch *d, struct stage *st, int64_t id, int64_t delay_us);
+
+/* claim.c */
+int dispatch_claim_init(struct dispatch *d);
+void dispatch_claim(struct dispatch *d);
 
 /* pool.c */
 void pool_grow(struct dispatch *d, struct stage *st);
@@ -185,6 +197,22 @@ unsigned flight_depth(const struct stage *st);
 void repair_add(struct dispatch *d, struct flight *f);
 void repair_run(struct dispatch *d, struct stage *st);
 void repair_crash(struct dispatch *d, struct worker *w, int status);
+
+/* page.c */
+/* recv() on a worker's channel; with the first line comes its page. */
+ssize_t page_recv(struct worker *w, void *room, size_t size);
+void page_drop(struct dispatch *d, struct worker *w); /* its counts are kept */
+/* Statements that load, that change, and round trips of all workers so far. */
+void page_sums(const struct dispatch *d, uint64_t *ret_selects, uint64_t *ret_writes, uint64_t *ret_trips);
+/* Microseconds when the worker, busy since w->busy_since, is over the MAX_RUNTIME of the stage it is at (which is told); else 0. */
+int64_t page_overrun(struct dispatch *d, const struct worker *w, int64_t now, const struct stage **ret_stage);
+/* The report on a dead worker for state.dispatch_error (pepsi.state(7)); signal 0: none. The caller puts it. */
+struct json_object *page_report(const struct worker *w, const char *what, int signal);
+void page_log(const struct worker *w);
+/* The worker died or was killed: if it was at another stage than its own, that one is not fused for a while. */
+void page_blame(struct dispatch *d, const struct worker *w);
+/* Stages whose time is up may be fused again. */
+void page_tick(struct dispatch *d, int64_t now);
 
 /* stats.c */
 void stats_flush(struct dispatch *d);

@@ -152,7 +152,7 @@ unsigned flight_depth(const struct stage *st)
 
 static bool has_room(const struct stage *st, const struct worker *w)
 {
-	return w->state == WORKER_READY && (!st->max_messages || w->served + w->n_flights < st->max_messages) &&
+	return w->state == WORKER_READY && !w->worn && (!st->max_messages || w->served + w->n_flights < st->max_messages) &&
 	       w->bytes < WORKER_BYTES_MAX;
 }
 
@@ -344,6 +344,49 @@ static void wake_also(struct dispatch *d, struct str json)
 	}
 }
 
+/* "fused":[{"stage":"b","us":12},…]: further stages that this pass went through, in the words of our own worker. Each is
+ * booked like a message of that stage's own. "worn":true comes with one of them at most: what the worker has run of another
+ * stage is as much as that stage's MAX_MESSAGES. Returns the time of all. */
+static int64_t count_fused(struct dispatch *d, struct worker *w, struct str json)
+{
+	static const struct str key = STR_INIT("\"fused\":["), stage = STR_INIT("{\"stage\":\""), us = STR_INIT("\",\"us\":");
+	const char *at = json.n ? memmem(json.p, json.n, key.p, key.n) : NULL;
+	struct str rest = at ? str_skip(json, (size_t)(at - json.p) + key.n) : STR_NULL;
+	int64_t sum = 0;
+	while (str_starts(rest, stage)) {
+		char name[128];
+		uint64_t t;
+		rest = str_skip(rest, stage.n);
+		ptrdiff_t end = str_chr(rest, '"');
+		if (end < 0 || (size_t)end >= sizeof name)
+			break;
+		memcpy(name, rest.p, (size_t)end);
+		name[end] = 0;
+		rest = str_skip(rest, (size_t)end);
+		if (!str_starts(rest, us))
+			break;
+		rest = str_skip(rest, us.n);
+		end = str_chr(rest, '}');
+		if (end < 0 || str_u64(str_n(rest.p, (size_t)end), INT64_MAX / 64, &t))
+			break;
+		struct stage *st = dispatch_stage_find(d, name);
+		if (st) {
+			st->done++;
+			st->fused++;
+			st->d_messages++;
+			st->d_time_us += (int64_t)t;
+		}
+		sum += (int64_t)t;
+		rest = str_skip(rest, (size_t)end + 1);
+		if (!str_starts(rest, STR(",")))
+			break;
+		rest = str_skip(rest, 1);
+	}
+	if (at && memmem(json.p, json.n, "\"worn\":true", 11))
+		w->worn = true;
+	return sum;
+}
+
 static void answered(struct dispatch *d, struct worker *w, const struct wire_status *line, int64_t each)
 {
 	struct flight *f = TAILQ_FIRST(&w->flights);
@@ -351,7 +394,8 @@ static void answered(struct dispatch *d, struct worker *w, const struct wire_sta
 	struct str word;
 
 	w->served++;
-	st->d_time_us += each;
+	int64_t elsewhere = count_fused(d, w, line->json);
+	st->d_time_us += each > elsewhere ? each - elsewhere : 0;
 	fair_charge(f->from, (double)each - f->charged_us);
 	if (line->status) {
 		st->errors++;
@@ -379,7 +423,7 @@ void flight_read(struct dispatch *d, struct worker *w)
 	bool end = false;
 	for (;;) {
 		char *room = buf_room(&w->in, 64 * 1024);
-		ssize_t n = room ? recv(w->fd, room, 64 * 1024, MSG_DONTWAIT) : -1;
+		ssize_t n = room ? page_recv(w, room, 64 * 1024) : -1;
 		if (n > 0) {
 			w->in.n += (size_t)n;
 			continue;
@@ -426,7 +470,8 @@ void flight_read(struct dispatch *d, struct worker *w)
 		w->busy_since = w->n_flights ? now : 0;
 		w->idle_since = now;
 		buf_consume(&w->in, pos);
-		if (!w->n_flights && w->stage->max_messages && w->served >= w->stage->max_messages && w->state == WORKER_READY)
+		if (!w->n_flights && w->state == WORKER_READY &&
+		    (w->worn || (w->stage->max_messages && w->served >= w->stage->max_messages)))
 			pool_retire(d, w);
 		dispatch_turn_soon(d);
 	}

@@ -152,6 +152,7 @@ void pool_forget(struct dispatch *d, struct worker *w)
 	if (w->fd >= 0)
 		close(w->fd);
 	buf_free(&w->in);
+	page_drop(d, w);
 	TAILQ_REMOVE(&st->workers, w, link);
 	st->n_workers--;
 	free(w);
@@ -229,16 +230,16 @@ static void check_leaving(struct dispatch *d, struct worker *w, int64_t now)
 
 static void check_runtime(struct dispatch *d, struct worker *w, int64_t now)
 {
-	struct stage *st = w->stage;
+	const struct stage *at;
 	/* without a database a worker that delivered waits to write it down; that is nobody's overrun */
 	if (!w->n_flights || !w->busy_since || w->killed_for_overrun || !w->pid || w->exited || !d->db_up ||
-	    now - w->busy_since < st->max_runtime_us)
+	    !page_overrun(d, w, now, &at))
 		return;
 	w->killed_for_overrun = true;
-	st->kills++;
-	st->d_kills++;
-	log_error(NULL, "id=%lld stage=%s pid=%d event=overrun max_runtime_s=%lld held=%u", (long long)TAILQ_FIRST(&w->flights)->id,
-	    st->name, (int)w->pid, (long long)(st->max_runtime_us / US_PER_S), w->n_flights);
+	w->stage->kills++;
+	w->stage->d_kills++;
+	log_error(NULL, "id=%lld stage=%s pid=%d event=overrun in=%s max_runtime_s=%lld held=%u", (long long)TAILQ_FIRST(&w->flights)->id,
+	    w->stage->name, (int)w->pid, at->name, (long long)(at->max_runtime_us / US_PER_S), w->n_flights);
 	d->sp.kill(d->sp.arg, w->pid, SIGKILL);
 }
 
@@ -246,6 +247,7 @@ void pool_tick(struct dispatch *d, int64_t now)
 {
 	struct stage *st;
 	struct worker *w, *next;
+	page_tick(d, now);
 	TAILQ_FOREACH(st, &d->stages, link) {
 		for (w = TAILQ_FIRST(&st->workers); w; w = next) {
 			next = TAILQ_NEXT(w, link);
@@ -253,7 +255,7 @@ void pool_tick(struct dispatch *d, int64_t now)
 			check_leaving(d, w, now);
 			if (w->state != WORKER_READY || w->n_flights)
 				continue;
-			if (st->removed || now - w->idle_since > d->idle_timeout_us ||
+			if (st->removed || w->worn || now - w->idle_since > d->idle_timeout_us ||
 			    (st->max_messages && w->served >= st->max_messages))
 				pool_retire(d, w);
 		}

@@ -112,15 +112,12 @@ void repair_crash(struct dispatch *d, struct worker *w, int status)
 	st->crashes += !overrun;
 	st->d_crashes += !overrun;
 	log_error(NULL, "stage=%s pid=%d event=worker-died reason=%s held=%u", st->name, (int)w->pid, log_qz(what), w->n_flights);
+	page_log(w);
+	page_blame(d, w);
 
 	f = TAILQ_FIRST(&w->flights);
 	if (alone && f->sent && d->db_up) {
-		json_object *o = json_object_new_object();
-		json_object_object_add(o, "what", json_object_new_string(what));
-		json_object_object_add(o, "stage", json_object_new_string(st->name));
-		json_object_object_add(o, "program", json_object_new_string(st->program));
-		if (WIFSIGNALED(status))
-			json_object_object_add(o, "signal", json_object_new_int(WTERMSIG(status)));
+		json_object *o = page_report(w, what, WIFSIGNALED(status) ? WTERMSIG(status) : 0);
 		repair_add(d, f);
 		/* store_blame leaves a row alone that is no longer running */
 		blame(d, st, f->id, json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN), overrun);

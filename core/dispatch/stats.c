@@ -108,9 +108,10 @@ void dispatch_status(struct dispatch *d, struct buf *b)
 		put_json(b, st->name);
 		buf_addz(b, ",\"program\":");
 		put_json(b, st->program ? st->program : "");
-		buf_addf(b, ",\"workers\":%u,\"starting\":%u,\"in_flight\":%u,\"done\":%llu,\"crashes\":%llu,\"overruns\":%llu,"
+		buf_addf(b, ",\"workers\":%u,\"starting\":%u,\"in_flight\":%u,\"done\":%llu,\"fused\":%llu,\"crashes\":%llu,\"overruns\":%llu,"
 			    "\"errors\":%llu,\"suspects\":%u,\"mean_ms\":%.3f,\"pids\":[",
-		    st->n_workers, st->n_starting, st->in_flight, (unsigned long long)st->done, (unsigned long long)st->crashes,
+		    st->n_workers, st->n_starting, st->in_flight, (unsigned long long)st->done, (unsigned long long)st->fused,
+		    (unsigned long long)st->crashes,
 		    (unsigned long long)st->kills, (unsigned long long)st->errors, st->n_suspects, (double)st->avg_us / 1000);
 		struct worker *w;
 		bool more = false;
@@ -134,6 +135,7 @@ struct metric {
 };
 
 static uint64_t get_done(const struct stage *st) { return st->done; }
+static uint64_t get_fused(const struct stage *st) { return st->fused; }
 static uint64_t get_crashes(const struct stage *st) { return st->crashes; }
 static uint64_t get_kills(const struct stage *st) { return st->kills; }
 static uint64_t get_errors(const struct stage *st) { return st->errors; }
@@ -146,6 +148,7 @@ void dispatch_metrics(struct dispatch *d, struct buf *b)
 {
 	static const struct metric metrics[] = {
 		{ "pepsi_stage_messages_total", "counter", "Messages a stage has answered.", get_done },
+		{ "pepsi_stage_fused_total", "counter", "Of these, in the pass of a stage before, without a transition of their own.", get_fused },
 		{ "pepsi_stage_crashes_total", "counter", "Workers that died.", get_crashes },
 		{ "pepsi_stage_overruns_total", "counter", "Workers killed for MAX_RUNTIME.", get_kills },
 		{ "pepsi_stage_errors_total", "counter", "Passes whose outcome could not be written.", get_errors },
@@ -165,6 +168,16 @@ void dispatch_metrics(struct dispatch *d, struct buf *b)
 	}
 	buf_addf(b, "# HELP pepsi_dispatch_claims_total Claim statements.\n# TYPE pepsi_dispatch_claims_total counter\n"
 		    "pepsi_dispatch_claims_total %llu\n", (unsigned long long)d->claims_total);
+	static const struct {
+		const char *name, *help;
+	} costs[] = { { "selects", "Statements with which workers loaded rows." },
+		{ "writes", "Statements with which workers changed rows; one for many rows where their outcomes are of one kind." },
+		{ "round_trips", "Transactions that workers waited for." } };
+	uint64_t n[3];
+	page_sums(d, &n[0], &n[1], &n[2]);
+	for (size_t i = 0; i < 3; i++)
+		buf_addf(b, "# HELP pepsi_worker_%s_total %s\n# TYPE pepsi_worker_%s_total counter\npepsi_worker_%s_total %llu\n", costs[i].name,
+		    costs[i].help, costs[i].name, costs[i].name, (unsigned long long)n[i]);
 	buf_addf(b, "# HELP pepsi_dispatch_given_up_total Messages that ended failed or timeout.\n"
 		    "# TYPE pepsi_dispatch_given_up_total counter\npepsi_dispatch_given_up_total %llu\n",
 	    (unsigned long long)d->failed_total);

@@ -37,6 +37,8 @@ struct ingress;
 /* Binds the listeners of all [listener-*] sections (before privileges are dropped; port 25). Messages about
  * every socket that cannot be bound go into faults. NULL when there is any. */
 struct ingress *ingress_new(const struct config *c, struct config_faults *faults);
+/* Octets of the messages accepted so far. */
+uint64_t ingress_octets(const struct ingress *in);
 /* Begins to accept. admission: connection of role pepsi-ingress, owned by the caller; may be down: 451 then.
  * large: a second one for large messages, so that small ones do not wait for them; or NULL. */
 int ingress_start(struct ingress *in, struct event_base *base, struct store_conn *admission, struct store_conn *large,

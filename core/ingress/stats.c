@@ -76,3 +76,8 @@ void ingress_status(struct ingress *in, struct buf *out)
 	    in->database_up ? "true" : "false", in->draining ? "true" : "false", in->house.used, a.waiting,
 	    a.in_flight, (unsigned long long)a.batches, (unsigned long long)a.rows);
 }
+
+uint64_t ingress_octets(const struct ingress *in)
+{
+	return in->octets;
+}

@@ -88,6 +88,9 @@ void store_flush_stats(struct store_conn *c, const struct store_stage_delta *d, 
 void store_notify(struct store_conn *c, store_done_fn fn, void *arg);
 /* Sweeps bodies that no row refers to, 10,000 at most; count says how many. Every few minutes is enough. */
 void store_body_gc(struct store_conn *c, store_count_fn fn, void *arg);
+/* Keeps the tables of large bodies going (db/README.md): to be called about every 16 MiB of accepted mail, and once a
+ * minute. count: tables given back to the file system. */
+void store_body_rotate(struct store_conn *c, store_count_fn fn, void *arg);
 
 /* --- views and repairs for the operator (role pepsi) --- */
 

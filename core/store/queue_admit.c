@@ -7,8 +7,11 @@
 #include <stdlib.h>
 
 enum {
-	/* A body larger than this goes in a statement of its own: unnest() would put it through a temporary file. */
-	ADMIT_ALONE = 256 * 1024,
+	/* A message larger than this goes in a statement of its own, where a large body is cut; as workqueue_body_inline(). */
+	ADMIT_ALONE = 64 * 1024,
+	/* A body larger than this goes in pieces, so that neither side ever holds copies of all of it. */
+	ADMIT_CHUNK = 8120,
+	ADMIT_PIECE = 256 * ADMIT_CHUNK,
 	/* Octets of one array statement; below the server's work_mem. */
 	ADMIT_ARRAYS = 2 * 1024 * 1024,
 	ADMIT_ROWS = 256,
@@ -156,9 +159,27 @@ static struct admission *admission_new(const struct store_message *msgs, size_t 
 	return a;
 }
 
+static void put_pieces(struct call *call, const struct store_message *m)
+{
+	for (size_t at = 0; at < m->body.n; at += ADMIT_PIECE) {
+		struct params *p = call_add(call, STMT_BODY_PIECE);
+		struct str rest = str_skip(m->body, at);
+
+		params_int8(p, m->id);
+		params_int8(p, (int64_t)m->body.n);
+		params_int4(p, (int32_t)(at / ADMIT_CHUNK));
+		params_octets_ref(p, str_n(rest.p, rest.n < ADMIT_PIECE ? rest.n : ADMIT_PIECE));
+	}
+}
+
 static void put_one(struct call *call, const struct store_message *m)
 {
-	struct params *p = call_add(call, STMT_ADD);
+	bool pieces = m->body.n > ADMIT_PIECE;
+	struct params *p;
+
+	if (pieces)
+		put_pieces(call, m);
+	p = call_add(call, STMT_ADD);
 
 	params_int8(p, m->id);
 	params_text(p, m->stage);
@@ -168,7 +189,10 @@ static void put_one(struct call *call, const struct store_message *m)
 	params_texts(p, m->rcpts, m->n_rcpts);
 	params_octets(p, m->state);
 	params_octets(p, m->headers);
-	params_octets_ref(p, m->body);
+	if (pieces)
+		params_null(p);
+	else
+		params_octets_ref(p, m->body);
 }
 
 /* The messages `pick` (indices, n of them) as parallel arrays. */

@@ -200,6 +200,19 @@ void store_body_gc(struct store_conn *c, store_count_fn fn, void *arg)
 	call_send(c, &q->call);
 }
 
+void store_body_rotate(struct store_conn *c, store_count_fn fn, void *arg)
+{
+	struct queue_call *q = queue_call_new(count_done, count_result, arg);
+
+	if (!q) {
+		fn(arg, STORE_FULL, 0);
+		return;
+	}
+	q->fn.count = fn;
+	call_add(&q->call, STMT_BODY_ROTATE);
+	call_send(c, &q->call);
+}
+
 /* --- what a dead worker left --- */
 
 static void still_result(struct call *call, unsigned stmt, const PGresult *res)

@@ -47,6 +47,8 @@ const struct stmt stmts[STMT_N] = {
 	    " messages_failed = messages_failed + $2::bigint, serialization_failures = serialization_failures + $3::bigint,"
 	    " updated_at = now()" },
 	[STMT_NOTIFY] = { "notify", "SELECT pg_notify('workqueue', '')" },
+	[STMT_BODY_PIECE] = { "body_piece", "SELECT pepsi.workqueue_body_piece($1::bigint, $2::bigint, $3::integer, $4::bytea)" },
+	[STMT_BODY_ROTATE] = { "body_rotate", "SELECT pepsi.workqueue_body_rotate()" },
 	[STMT_BODY_GC] = { "body_gc", "SELECT pepsi.workqueue_body_gc()" },
 
 	/* One statement, so one snapshot; each count from the smallest index that has it. */
@@ -60,11 +62,12 @@ const struct stmt stmts[STMT_N] = {
 	    " FROM pepsi.workqueue w WHERE w.id = ANY (" FILTERED ")" },
 	[STMT_SHOW] = { "show", "SELECT coalesce((SELECT json_build_object(" ROW_JSON ", 'attempts', w.state -> 'attempts',"
 	    " 'sender_key', w.sender_key, 'body_id', w.body_id, 'headers_size', octet_length(w.headers),"
-	    " 'body_size', (SELECT octet_length(b.body) FROM pepsi.workqueue_body b WHERE b.id = w.body_id),"
+	    " 'body_size', (SELECT coalesce(octet_length(b.body), b.size) FROM pepsi.workqueue_body b WHERE b.id = w.body_id),"
 	    " 'all_rcpt_to', to_json(w.rcpt_to), 'state', w.state) FROM pepsi.workqueue w WHERE w.id = $1::bigint)::text, 'null')" },
-	[STMT_CAT] = { "cat", "SELECT (m.h + 2 + coalesce(octet_length(b.body), 0))::bigint,"
-	    " substring(w.headers || '\\x0d0a'::bytea FROM m.o + 1 FOR m.l)"
-	    " || coalesce(substring(b.body FROM greatest(m.o - m.h - 2, 0) + 1 FOR greatest(m.l - greatest(m.h + 2 - m.o, 0), 0)), '')"
+	[STMT_CAT] = { "cat", "SELECT (m.h + 2 + coalesce(octet_length(b.body), b.size, 0))::bigint,"
+	    " substring(w.headers || '\\x0d0a'::bytea FROM m.o + 1 FOR m.l) || coalesce(CASE WHEN b.part IS NULL"
+	    " THEN substring(b.body FROM greatest(m.o - m.h - 2, 0) + 1 FOR greatest(m.l - greatest(m.h + 2 - m.o, 0), 0))"
+	    " ELSE pepsi.workqueue_body_get(b.id, greatest(m.o - m.h - 2, 0), greatest(m.l - greatest(m.h + 2 - m.o, 0), 0)) END, '')"
 	    " FROM pepsi.workqueue w LEFT JOIN pepsi.workqueue_body b ON b.id = w.body_id"
 	    " CROSS JOIN LATERAL (SELECT octet_length(w.headers) AS h, least(greatest($2::bigint, 0), 2000000000)::integer AS o,"
 	    " greatest($3::integer, 0) AS l) m WHERE w.id = $1::bigint" },
@@ -81,7 +84,8 @@ const struct stmt stmts[STMT_N] = {
 
 	[STMT_LOAD_METADATA] = { "load_metadata", LOAD " FROM pepsi.workqueue w WHERE w.id = ANY ($1::bigint[])" },
 	[STMT_LOAD_HEADERS] = { "load_headers", LOAD ", w.headers FROM pepsi.workqueue w WHERE w.id = ANY ($1::bigint[])" },
-	[STMT_LOAD_FULL] = { "load_full", LOAD ", w.headers, b.body FROM pepsi.workqueue w"
+	[STMT_LOAD_FULL] = { "load_full", LOAD ", w.headers,"
+	    " CASE WHEN b.part IS NULL THEN b.body ELSE pepsi.workqueue_body_get(b.id) END FROM pepsi.workqueue w"
 	    " LEFT JOIN pepsi.workqueue_body b ON b.id = w.body_id WHERE w.id = ANY ($1::bigint[])" },
 	[STMT_MOVE] = { "move", MOVE " FROM unnest($2::bigint[], $3::text[], $4::text[], $5::integer[]) u(id, stage, status, secs)" AT },
 	[STMT_MOVE_STATE] = { "move_state", MOVE ", state = pepsi.state_merge(w.state, u.state::jsonb)"

@@ -3,6 +3,7 @@
  * A pass that has delivered something must not be forgotten: its commit is tried until it works or the dispatcher is
  * gone, because giving the row back would deliver it twice. Passes that only moved a row may be given back. */
 #include "base/clock.h"
+#include "fuse.h"
 #include "run.h"
 #include "state.h"
 
@@ -30,6 +31,24 @@ static void log_event(const struct run_slot *s)
 		    log_qz(m->reason));
 	else
 		log_line(m->event_level, &m->log, "event=%s%s rcpts=%zu us=%ld", m->event, to, m->n_done, us);
+}
+
+/* A move to the bounce stage is news, any other one detail: as build_move() has it. */
+static void log_hops(const struct pepsi_msg *m)
+{
+	for (size_t i = 0; i < m->n_hops; i++) {
+		const struct pass_hop *h = &m->hops[i];
+		const char *to = i + 1 < m->n_hops ? m->hops[i + 1].env->stage : m->env->stage;
+		enum log_level lv = h->reason ? LOG_LV_INFO : LOG_LV_DEBUG;
+		struct log_ctx ctx;
+		if (lv > log_max())
+			continue;
+		log_ctx_set(&ctx, NULL, "id=%lld stage=%s", (long long)m->id, h->env->stage);
+		if (h->reason)
+			log_line(lv, &ctx, "event=moved to=%s rcpts=%zu us=%ld fused=yes reason=%s", to, h->n_rcpts, (long)h->us, log_qz(h->reason));
+		else
+			log_line(lv, &ctx, "event=moved to=%s rcpts=%zu us=%ld fused=yes", to, h->n_rcpts, (long)h->us);
+	}
 }
 
 static void settle(struct run_slot *s, int status, const char *error)
@@ -97,8 +116,7 @@ static int wait_ms(struct run *r, int ms)
 
 static int persist(struct run *r)
 {
-	const uint64_t has_effect = PEPSI_CAP_DELIVER | PEPSI_CAP_NET | PEPSI_CAP_FILES | PEPSI_CAP_HELPER;
-	bool keep = r->env->mod->stage.caps & has_effect;
+	bool keep = r->caps & RUN_EFFECT;
 	int64_t began = clock_mono_us(), stopped = 0;
 	const char *why = "";
 	int ms = 0;
@@ -157,9 +175,15 @@ static int answer(struct run *r)
 		struct run_slot *s = &r->slots[i];
 		struct wire_status st = { s->status, str_from(s->json) };
 		if (s->status == 0 && s->msg)
-			st.json = r->by_hand ? STR_NULL : str_from(s->msg->json);
+			st.json = r->by_hand && !s->msg->n_hops ? STR_NULL : str_from(s->msg->json);
 		if (s->status)
 			r->failed_some = true;
+		char worn[WIRE_LINE_MAX];
+		if (fuse_worn(r->fuse) && !r->worn_said && st.json.n > 2 && !r->by_hand &&
+		    snprintf(worn, sizeof worn, "%.*s,\"worn\":true}", (int)st.json.n - 1, st.json.p) < (int)sizeof worn - 4) {
+			r->worn_said = true;
+			st.json = str_from(worn);
+		}
 		if (b.n + WIRE_LINE_MAX > UP_MAX) {
 			bad = send_up(r, buf_str(&b));
 			buf_reset(&b);
@@ -175,12 +199,32 @@ static int answer(struct run *r)
 	return bad;
 }
 
-int run_ready(struct run *r)
+int run_ready(struct run *r, int page_fd)
 {
+	union {
+		struct cmsghdr align;
+		char space[CMSG_SPACE(sizeof(int))];
+	} ctl = { .space = { 0 } };
 	struct buf b = BUF_INIT(16);
-	int bad = wire_status_put(&b, &(struct wire_status){ .status = WIRE_READY }) || send_up(r, buf_str(&b));
+	if (wire_status_put(&b, &(struct wire_status){ .status = WIRE_READY }))
+		return -1;
+	struct iovec v = { b.p, b.n };
+	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1 };
+	if (page_fd >= 0) {
+		m.msg_control = &ctl;
+		m.msg_controllen = sizeof ctl;
+		struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(c), &page_fd, sizeof(int));
+	}
+	ssize_t k;
+	do /* the first datagram of a new socket: there is room */
+		k = sendmsg(r->out_fd, &m, MSG_NOSIGNAL);
+	while (k < 0 && errno == EINTR);
 	buf_free(&b);
-	return bad ? -1 : 0;
+	return k < 0 ? -1 : 0;
 }
 
 int run_commit(struct run *r)
@@ -193,15 +237,22 @@ int run_commit(struct run *r)
 	int bad = persist(r);
 	if (!bad) {
 		for (size_t i = 0; i < r->n_slots; i++)
-			if (r->slots[i].msg && r->slots[i].status == 0)
+			if (r->slots[i].msg && r->slots[i].status == 0) {
+				log_hops(r->slots[i].msg);
 				log_event(&r->slots[i]);
+			}
 		bad = answer(r);
 	}
 	for (size_t i = 0; i < r->n_slots; i++)
-		if (r->slots[i].msg)
+		if (r->slots[i].msg) {
 			pass_end(r->slots[i].msg);
+			r->spare[r->n_spare++] = r->slots[i].msg;
+		}
 	r->n_slots = 0;
 	r->held = 0;
+	r->caps = 0;
+	r->effect = NULL;
+	r->effects_mixed = false;
 	r->first_us = 0;
 	return bad;
 }

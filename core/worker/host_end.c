@@ -152,7 +152,7 @@ int32_t host_complete_success(struct pepsi_msg *m, const uint32_t *indices, size
 		return pass_misuse(m, "complete_success(): out of memory");
 	/* no report about a report, and none that nobody asked for (RFC 3461 §5.2.2, §4.1) */
 	if (dsn_here && m->env->success_dsn && m->env->bounce && m->mail_from0.n &&
-	    memmem(m->state0.p, m->state0.n, "\"dsn\"", 5)) {
+	    (m->state || memmem(m->state0.p, m->state0.n, "\"dsn\"", 5))) {
 		if (!pass_state(m))
 			return PEPSI_MISUSE;
 		for (size_t i = 0; i < n; i++)

@@ -74,7 +74,7 @@ int64_t host_lifetime_left(struct pepsi_msg *m)
 
 int64_t host_runtime_left_ms(struct pepsi_msg *m)
 {
-	return m->env->runtime_ms - (clock_mono_us() - m->began_us) / 1000;
+	return m->env->runtime_ms - (clock_mono_us() - m->hop_began_us) / 1000;
 }
 
 int32_t host_headers(struct pepsi_msg *m, struct pepsi_str *ret)

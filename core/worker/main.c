@@ -3,6 +3,8 @@
 #include "worker.h"
 
 #include "confine.h"
+#include "fuse.h"
+#include "page.h"
 #include "run.h"
 #include "store/cluster.h"
 
@@ -84,19 +86,6 @@ static int take_stdout(bool by_hand)
 	return by_hand ? out : 0;
 }
 
-struct fault_ctx {
-	const struct config *c;
-	const char *section;
-};
-
-static void log_fault(void *arg, const char *option, const char *text)
-{
-	struct fault_ctx *f = arg;
-	const struct config_value *v = option ? config_get(f->c, f->section, option) : NULL;
-	log_error(NULL, "event=config-fault section=%s option=%s file=%s line=%u error=%s", f->section, option ? option : "-",
-	    v ? log_qz(v->file) : "-", v ? v->line : 0, log_qz(text));
-}
-
 static struct store_worker *store_for(const struct config *c, const char *stage, bool durable, char *err, size_t err_size)
 {
 	char info[1024], name[128];
@@ -122,15 +111,25 @@ static struct store_worker *store_for(const struct config *c, const char *stage,
 	return w;
 }
 
+static void show_counts(struct store_worker *sw)
+{
+	struct store_worker_counts n = store_worker_count(sw);
+	page_counts(&n);
+}
+
 static enum store_rc load(void *arg, struct arena *a, const int64_t *ids, size_t n, uint32_t what, struct store_row **rows,
     size_t *n_rows)
 {
-	return store_worker_load(arg, a, ids, n, what, rows, n_rows);
+	enum store_rc rc = store_worker_load(arg, a, ids, n, what, rows, n_rows);
+	show_counts(arg);
+	return rc;
 }
 
 static enum store_rc commit(void *arg, struct store_pass *passes, size_t n)
 {
-	return store_worker_commit(arg, passes, n);
+	enum store_rc rc = store_worker_commit(arg, passes, n);
+	show_counts(arg);
+	return rc;
 }
 
 static struct pg_conn *module_db(void *arg)
@@ -143,11 +142,8 @@ static int run_stage(const struct config *c, const char *stage, int channel, int
 {
 	char err[256] = "";
 	bool durable = config_int(c, "pepsi-postgres", "DURABLE_COMPLETION");
-	struct worker_env env = { .mod = mod, .conf = conf, .stage = conf->stage,
-		.next = config_str(c, conf->section, "NEXT_STAGE"), .bounce = config_str(c, conf->section, "BOUNCE_STAGE"),
-		.lifetime_s = config_int(c, conf->section, "MAX_LIFETIME"),
-		.runtime_ms = config_int(c, conf->section, "MAX_RUNTIME") * 1000,
-		.success_dsn = conf_host_bool(c, conf->section, "ORIGINATE_SUCCESS_DSN", 1) };
+	struct worker_env env;
+	fuse_env(&env, c, mod, conf);
 	struct run *r = calloc(1, sizeof *r);
 	int ret = EXIT_CANNOT_START;
 	struct store_worker *sw = store_for(c, stage, durable, err, sizeof err);
@@ -168,6 +164,8 @@ static int run_stage(const struct config *c, const char *stage, int channel, int
 	r->stop = &stop_flag;
 	r->stop_fd = stop_pipe[0];
 	r->patience_s = PATIENCE_S;
+	r->fuse = fuse_new(&env, &(struct fuse_setup){ c, module_db, sw, &stop_flag, run_before_hop, r });
+	int page_fd = page_open(r->by_hand);
 
 	/* by hand it runs under whoever typed the command, with what privileges they have */
 	if (!r->by_hand && confine(mod->stage.caps & PEPSI_CAP_HELPER))
@@ -176,7 +174,7 @@ static int run_stage(const struct config *c, const char *stage, int channel, int
 	if (rc != PEPSI_OK) {
 		log_error(NULL, "event=cannot-start stage=%s program=%s error=\"open() of the module returned %d\"", stage,
 		    mod->stage.name, rc);
-	} else if (!r->by_hand && run_ready(r)) {
+	} else if (!r->by_hand && run_ready(r, page_fd)) {
 		ret = EXIT_ORDERLY; /* nobody waits for us any more */
 	} else {
 		ret = run_loop(r) ? EXIT_ERROR : EXIT_ORDERLY;
@@ -185,6 +183,7 @@ static int run_stage(const struct config *c, const char *stage, int channel, int
 		if (mod->stage.close)
 			mod->stage.close(env.state);
 	}
+	fuse_free(r->fuse);
 	run_done(r);
 	free(r);
 	store_worker_free(sw);
@@ -220,8 +219,8 @@ int worker_main(const struct config *c, const char *stage, int channel)
 	} else if (module_load(&mod, path, &why)) {
 		log_error(NULL, "event=cannot-start program=%s file=%s error=%s", program, log_qz(path), log_qz(buf_z(&why)));
 	} else {
-		struct fault_ctx f = { c, section };
-		int faults = conf_init(&conf, c, stage, &mod, log_fault, &f);
+		struct fuse_fault_ctx f = { c, section };
+		int faults = conf_init(&conf, c, stage, &mod, fuse_log_fault, &f);
 		if (faults)
 			log_error(NULL, "event=cannot-start program=%s error=\"%d faults in [%s]\"", program, faults, section);
 		else

@@ -1,6 +1,8 @@
 /* What a pass comes to: process() ran, returned something, called terminals or broke a rule. Here that becomes store
  * operations, a status line and a log event (requirements C5, C6, C10). Trouble is an outcome too: this never fails. */
 #include "pass.h"
+
+#include "base/clock.h"
 #include "state.h"
 
 #include <json-c/json.h>
@@ -29,22 +31,19 @@ static struct json_object *json_reason(struct pepsi_msg *msg, const char *text)
 	return json_object_new_string(z);
 }
 
-/* Whatever the module asked for did not happen. */
-static void forget(struct pepsi_msg *msg)
+/* "fused":[{"stage":"b","us":12},…]: the hops behind the first, so that the dispatcher's statistics know of them. The last is
+ * the present one. PASS_HOPS_MAX names of PASS_STAGE_MAX octets fit into a line. */
+static void put_fused(struct pepsi_msg *msg, struct buf *b)
 {
-	json_object_put(msg->state);
-	json_object_put(msg->merge);
-	msg->state = msg->merge = NULL;
-	msg->state_text = msg->state0;
-	msg->state_cleared = false;
-	msg->touched = 0;
-	msg->gone = NULL;
-	msg->n_gone = msg->n_clones = msg->n_injects = 0;
-	msg->fanned = false;
-	msg->end = END_NONE;
-	msg->mail_from = msg->mail_from0;
-	msg->rcpts = msg->rcpts0;
-	msg->n_rcpts = msg->n_rcpts0;
+	int64_t now = msg->n_hops ? clock_mono_us() : 0;
+	for (size_t i = 1; i <= msg->n_hops; i++) {
+		bool last = i == msg->n_hops;
+		const struct worker_env *env = last ? msg->env : msg->hops[i].env;
+		buf_addf(b, "%s{\"stage\":\"%s\",\"us\":%lld}", i > 1 ? "," : ",\"fused\":[",
+		    state_escape(msg->a, str_from(env->stage), PASS_STAGE_MAX), (long long)(last ? now - msg->hop_began_us : msg->hops[i].us));
+	}
+	if (msg->n_hops)
+		buf_addc(b, ']');
 }
 
 static void set_json(struct pepsi_msg *msg, const char *outcome, const char *to, const char *error)
@@ -65,14 +64,18 @@ static void set_json(struct pepsi_msg *msg, const char *outcome, const char *to,
 	buf_addf(&b, "{\"outcome\":\"%s\"", outcome);
 	if (to)
 		buf_addf(&b, ",\"to\":\"%s\"", state_escape(msg->a, str_from(to), PASS_STAGE_MAX));
+	/* what may make the line too long is left out then */
+	size_t fits = b.n;
+	put_fused(msg, &b);
+	if (!b.failed)
+		fits = b.n;
 	for (size_t k = 0; k < n_also; k++)
 		buf_addf(&b, "%s\"%s\"", k ? "," : ",\"also\":[", state_escape(msg->a, str_from(also[k]), PASS_STAGE_MAX));
-	if (n_also)
-		buf_addc(&b, ']');
-	if (error)
-		buf_addf(&b, ",\"error\":\"%s\"", state_escape(msg->a, str_from(error), REASON_MAX));
-	buf_addc(&b, '}');
-	msg->json = b.failed ? NULL : arena_strz(msg->a, buf_str(&b));
+	if (n_also && !buf_addc(&b, ']') && b.n < WIRE_LINE_MAX - 16)
+		fits = b.n;
+	if (error && !buf_addf(&b, ",\"error\":\"%s\"", state_escape(msg->a, str_from(error), REASON_MAX)) && b.n < WIRE_LINE_MAX - 16)
+		fits = b.n;
+	msg->json = arena_printf(msg->a, "%.*s}", (int)fits, buf_z(&b));
 	buf_free(&b);
 }
 
@@ -84,25 +87,86 @@ static void set_event(struct pepsi_msg *msg, const char *event, enum log_level l
 	msg->reason = reason;
 }
 
-/* The one operation that stands for itself when nothing else can: no memory needed beyond a few octets. */
-static void only_fail(struct pepsi_msg *msg, const char *reason)
+/* What the hops before this one changed, for the operation that takes it along. */
+static void put_base(struct pepsi_msg *msg, struct store_op *op, unsigned touched)
 {
-	forget(msg);
-	struct store_op *op = arena_calloc(msg->a, 1, sizeof *op);
+	op->touched |= touched;
+	if (touched & STORE_SET_HEADERS)
+		op->headers = msg->headers;
+	if (touched & STORE_SET_BODY)
+		op->body = msg->body;
+	if (touched & STORE_SET_MAIL_FROM)
+		op->mail_from = msg->mail_from;
+	if (touched & STORE_SET_RCPT_TO) {
+		op->rcpts = msg->rcpts;
+		op->n_rcpts = msg->n_rcpts;
+	}
+}
+
+/* The state part of an operation: what the hops before changed, and `more` on top (or NULL). */
+static int put_state(struct pepsi_msg *msg, struct store_op *op, struct json_object *whole, struct json_object *merge,
+    struct json_object *more)
+{
+	struct json_object *o = NULL, *first = whole ? whole : merge;
+	if (!first && !more)
+		return 0;
+	if (first && more) {
+		if (!(o = json_object_new_object()))
+			return -1;
+		if (state_merge(o, first, !whole) || state_merge(o, more, !whole)) {
+			json_object_put(o);
+			return -1;
+		}
+	}
+	op->touched |= whole ? STORE_STATE_REPLACE : STORE_STATE_MERGE;
+	op->state = state_text(msg->a, o ? o : first ? first : more).p;
+	json_object_put(o);
+	return op->state ? 0 : -1;
+}
+
+/* The one operation that stands for itself when nothing else can. The row fails at this hop's stage, as the hops before left
+ * it; where that cannot be said (no memory, or the database has refused it: whole), at the stage where it is, as it is. */
+static void only_fail(struct pepsi_msg *msg, const char *reason, bool whole)
+{
+	pass_forget(msg);
+	size_t n = whole ? 0 : msg->base_injects; /* side messages of the hops before */
+	struct store_op *ops = arena_calloc(msg->a, n + 1, sizeof *ops);
 	const char *text = state_escape(msg->a, str_from(reason), REASON_MAX);
+	const char *why = text ? arena_printf(msg->a, "{\"last_error\":\"%s\"}", text) : NULL, *ignored;
 	msg->end = END_FAIL;
-	if (!op) { /* the arena is full: no operation, and whoever commits reports the row as not done */
+	if (!ops && n) {
+		n = 0;
+		whole = true;
+		ops = arena_calloc(msg->a, 1, sizeof *ops);
+	}
+	if (!ops) { /* the arena is full: no operation, and whoever commits reports the row as not done */
 		msg->pass.n_ops = 0;
 		msg->json = NULL;
 		set_event(msg, "not-done", LOG_LV_ERROR, msg->n_rcpts0, "out of memory");
 		return;
 	}
-	*op = (struct store_op){ .kind = STORE_OP_MOVE, .id = msg->id, .touched = STORE_STATE_MERGE, .stage = msg->env->stage,
-		.status = STORE_FAILED, .state = text ? arena_printf(msg->a, "{\"last_error\":\"%s\"}", text) : NULL };
-	if (!op->state)
-		op->touched = 0;
-	msg->pass.ops = op;
-	msg->pass.n_ops = 1;
+	const struct store_op plain = { .kind = STORE_OP_MOVE, .id = msg->id, .from_stage = msg->env0->stage, .stage = msg->env0->stage,
+		.status = STORE_FAILED, .touched = why ? STORE_STATE_MERGE : 0, .state = why };
+	*ops = plain;
+	if (!whole && msg->n_hops) {
+		struct json_object *o = why ? state_parse(str_from(why), &ignored) : NULL;
+		ops->stage = msg->env->stage;
+		ops->touched = 0;
+		ops->state = NULL;
+		put_base(msg, ops, msg->base_touched);
+		if (put_state(msg, ops, msg->base_state, msg->base_merge, o)) {
+			*ops = plain;
+			n = 0;
+		}
+		json_object_put(o);
+	}
+	for (size_t i = 0; i < n; i++) {
+		ops[i + 1] = msg->injects[i];
+		ops[i + 1].from_stage = msg->env0->stage;
+	}
+	msg->n_injects = n;
+	msg->pass.ops = ops;
+	msg->pass.n_ops = n + 1;
 	msg->reason = text ? text : "out of memory";
 	set_json(msg, "fail", NULL, reason);
 	set_event(msg, "failed", LOG_LV_ERROR, msg->n_rcpts0, arena_strz(msg->a, str_from(reason)));
@@ -111,84 +175,76 @@ static void only_fail(struct pepsi_msg *msg, const char *reason)
 void pass_refused(struct pepsi_msg *msg, const char *why)
 {
 	char text[300];
-	snprintf(text, sizeof text, "the database refused what this stage decided: %s", why);
-	only_fail(msg, text);
+	snprintf(text, sizeof text, "the database refused what %s decided: %s", msg->n_hops ? "these stages" : "this stage", why);
+	only_fail(msg, text, true);
 }
 
-/* The texts that say why, for log and status line. */
-static const char *reason_of(struct pepsi_msg *msg)
+/* The operations of a pass as they are put together. */
+struct plan {
+	struct store_op *ops;
+	size_t n;
+	const char *from; /* where the row is in the database when the next operation comes */
+	bool base;        /* what the hops before decided is still to be said */
+};
+
+static struct store_op *plan_op(struct plan *p, const struct store_op *op)
 {
-	static const char *const paths[] = { "last_error", "bounce.diagnostic" };
-	for (size_t i = 0; i < 2 && msg->merge; i++) {
-		struct json_object *o = state_at(msg->merge, paths[i]);
-		if (json_object_is_type(o, json_type_string))
-			return arena_strz(msg->a, str_from(json_object_get_string(o)));
-	}
-	return msg->last_log[0] ? msg->last_log : NULL;
+	p->ops[p->n] = *op;
+	p->ops[p->n].from_stage = p->from;
+	return &p->ops[p->n++];
 }
 
-/* A row that goes on elsewhere does not take its retry counter along: the next stage counts its own. */
-static int drop_pad(struct pepsi_msg *msg, const char *to)
+/* What comes is made of the row as it is stored, or cannot change the stage: so the row first arrives where this hop is,
+ * still running. `content`: with what the hops before changed; else only the fact that it is another message now. */
+static int arrive(struct pepsi_msg *msg, struct plan *p, bool content)
 {
-	static const char *const pad[] = { "attempts", "last_error", "delay_sent" };
-	if (!strcmp(to, msg->env->stage) || (msg->env->bounce && !strcmp(to, msg->env->bounce)) || msg->state_cleared)
+	struct store_op *op = plan_op(p, &(struct store_op){ .kind = STORE_OP_MOVE, .id = msg->id, .stage = msg->env->stage,
+	    .status = STORE_RUNNING });
+	p->from = msg->env->stage;
+	p->base = false;
+	if (!content) {
+		op->touched = STORE_STATE_REPLACE;
+		op->state = "{}";
 		return 0;
-	for (size_t i = 0; i < sizeof pad / sizeof *pad; i++) {
-		if (!memmem(msg->state0.p, msg->state0.n, pad[i], strlen(pad[i])))
-			continue; /* cheap look first: most rows never waited */
-		if (!pass_state(msg))
-			return -1;
-		if (state_at(msg->state, pad[i]) && !(msg->merge && json_object_object_get_ex(msg->merge, pad[i], NULL)) &&
-		    pass_merge_key(msg, pad[i], NULL))
-			return -1;
 	}
-	return 0;
+	op->touched = msg->base_touched;
+	op->headers = msg->headers0;
+	op->body = msg->body0;
+	op->mail_from = msg->mail_from0;
+	op->rcpts = msg->rcpts0;
+	op->n_rcpts = msg->n_rcpts0;
+	return put_state(msg, op, msg->base_state, msg->base_merge, NULL);
 }
 
-static int state_for(struct pepsi_msg *msg, struct store_op *op)
+/* The state of this hop, with that of the hops before if that is still to be said. */
+static int state_for(struct pepsi_msg *msg, const struct plan *p, struct store_op *op)
 {
-	struct json_object *o = msg->state_cleared ? msg->state : msg->merge;
-	if (!o)
-		return 0;
-	op->touched |= msg->state_cleared ? STORE_STATE_REPLACE : STORE_STATE_MERGE;
-	op->state = state_text(msg->a, o).p;
-	return op->state ? 0 : -1;
+	if (msg->state_cleared)
+		return put_state(msg, op, msg->state, NULL, NULL);
+	return put_state(msg, op, p->base ? msg->base_state : NULL, p->base ? msg->base_merge : NULL, msg->merge);
 }
 
-static int build_move(struct pepsi_msg *msg, struct store_op *ops, size_t *n)
+static int build_move(struct pepsi_msg *msg, struct plan *p)
 {
 	bool fail = msg->end == END_FAIL;
 	const char *to = fail ? msg->env->stage : msg->end_stage;
-	if (msg->fanned && msg->n_clones) {
-		struct store_op *split = &ops[(*n)++];
+	if (msg->n_clones) { /* of fan-out, or of a terminal that moves: complete_success() with a NEXT_STAGE */
 		size_t n_left;
 		const uint32_t *left = pass_left(msg, &n_left);
-		if (!left)
+		bool fewer = msg->fanned && msg->n_gone;
+		if (!left || (pass_has_base(msg) && arrive(msg, p, true)))
 			return -1;
-		*split = (struct store_op){ .kind = STORE_OP_SPLIT, .id = msg->id, .keep = msg->n_gone ? left : NULL,
-			.n_keep = msg->n_gone ? n_left : 0, .clones = msg->clones, .n_clones = msg->n_clones };
-	} else if (msg->n_clones) { /* clones of a terminal that moves: complete_success() with a NEXT_STAGE */
-		ops[(*n)++] = (struct store_op){ .kind = STORE_OP_SPLIT, .id = msg->id, .clones = msg->clones,
-			.n_clones = msg->n_clones };
+		plan_op(p, &(struct store_op){ .kind = STORE_OP_SPLIT, .id = msg->id, .keep = fewer ? left : NULL,
+		    .n_keep = fewer ? n_left : 0, .clones = msg->clones, .n_clones = msg->n_clones });
 	}
-	if (!fail && drop_pad(msg, to))
+	if (!fail && pass_drop_pad(msg, to))
 		return -1;
-	struct store_op *op = &ops[(*n)++];
-	*op = (struct store_op){ .kind = STORE_OP_MOVE, .id = msg->id, .stage = to, .status = fail ? STORE_FAILED : STORE_PENDING,
-		.touched = msg->touched & ~(unsigned)(STORE_STATE_MERGE | STORE_STATE_REPLACE) };
-	if (op->touched & STORE_SET_HEADERS)
-		op->headers = msg->headers;
-	if (op->touched & STORE_SET_BODY)
-		op->body = msg->body;
-	if (op->touched & STORE_SET_MAIL_FROM)
-		op->mail_from = msg->mail_from;
-	if (op->touched & STORE_SET_RCPT_TO) {
-		op->rcpts = msg->rcpts;
-		op->n_rcpts = msg->n_rcpts;
-	}
-	if (state_for(msg, op))
+	struct store_op *op = plan_op(p, &(struct store_op){ .kind = STORE_OP_MOVE, .id = msg->id, .stage = to,
+	    .status = fail ? STORE_FAILED : STORE_PENDING });
+	put_base(msg, op, (p->base ? msg->base_touched : 0) | (msg->touched & ~(unsigned)(STORE_STATE_MERGE | STORE_STATE_REPLACE)));
+	if (state_for(msg, p, op))
 		return -1;
-	const char *why = fail || (msg->env->bounce && !strcmp(to, msg->env->bounce)) ? reason_of(msg) : NULL;
+	const char *why = fail || (msg->env->bounce && !strcmp(to, msg->env->bounce)) ? pass_reason(msg) : NULL;
 	set_json(msg, fail ? "fail" : "move", fail ? NULL : to, fail ? why : NULL);
 	if (fail)
 		set_event(msg, "failed", LOG_LV_WARN, msg->n_rcpts, why);
@@ -197,28 +253,39 @@ static int build_move(struct pepsi_msg *msg, struct store_op *ops, size_t *n)
 	return 0;
 }
 
-static int build_pause(struct pepsi_msg *msg, struct store_op *ops, size_t *n)
+static int build_pause(struct pepsi_msg *msg, struct plan *p)
 {
 	const uint32_t *keep = msg->end_keep;
 	size_t n_keep = msg->end_n_keep;
 	if (!keep && msg->n_gone && !(keep = pass_left(msg, &n_keep)))
 		return -1;
-	struct store_op *op = &ops[(*n)++];
-	*op = (struct store_op){ .kind = STORE_OP_PAUSE, .id = msg->id, .pause_s = msg->end_secs, .keep = keep, .n_keep = n_keep,
-		.clones = msg->clones, .n_clones = msg->n_clones };
-	if (state_for(msg, op))
+	bool simple = !keep && !msg->n_clones;
+	struct store_op *op;
+	if (msg->n_hops && simple) { /* at this hop's stage, and with what the hops before changed, in one */
+		op = plan_op(p, &(struct store_op){ .kind = STORE_OP_MOVE, .id = msg->id, .stage = msg->env->stage, .status = STORE_PAUSED,
+		    .pause_s = msg->end_secs });
+		put_base(msg, op, msg->base_touched);
+	} else {
+		if (msg->n_hops && arrive(msg, p, true))
+			return -1;
+		op = plan_op(p, &(struct store_op){ .kind = STORE_OP_PAUSE, .id = msg->id, .pause_s = msg->end_secs, .keep = keep,
+		    .n_keep = n_keep, .clones = msg->clones, .n_clones = msg->n_clones });
+	}
+	if (state_for(msg, p, op))
 		return -1;
 	set_json(msg, "pause", NULL, NULL);
-	set_event(msg, "paused", LOG_LV_INFO, keep ? n_keep : msg->n_rcpts0, reason_of(msg));
+	set_event(msg, "paused", LOG_LV_INFO, keep ? n_keep : msg->n_rcpts0, pass_reason(msg));
 	return 0;
 }
 
-static int build_finish(struct pepsi_msg *msg, struct store_op *ops, size_t *n)
+static int build_finish(struct pepsi_msg *msg, struct plan *p)
 {
 	uint64_t caps = msg->env->mod->stage.caps;
 	const char *how = caps & PEPSI_CAP_DELIVER ? "delivered" : caps & PEPSI_CAP_BOUNCE ? "bounced" : "discarded";
-	ops[(*n)++] = (struct store_op){ .kind = STORE_OP_FINISH, .id = msg->id, .clones = msg->clones,
-		.n_clones = msg->n_clones, .outcome = how };
+	if (msg->n_clones ? pass_has_base(msg) && arrive(msg, p, true) : msg->base_state && arrive(msg, p, false))
+		return -1;
+	plan_op(p, &(struct store_op){ .kind = STORE_OP_FINISH, .id = msg->id, .clones = msg->clones, .n_clones = msg->n_clones,
+	    .outcome = how });
 	set_json(msg, "finish", NULL, NULL);
 	set_event(msg, how, LOG_LV_INFO, msg->n_rcpts0 - msg->n_gone, NULL);
 	return 0;
@@ -226,17 +293,19 @@ static int build_finish(struct pepsi_msg *msg, struct store_op *ops, size_t *n)
 
 static int build(struct pepsi_msg *msg)
 {
-	size_t n = 0;
-	struct store_op *ops = arena_calloc(msg->a, msg->n_injects + 2, sizeof *ops);
-	if (!ops)
+	enum { ARRIVE_SPLIT_END = 3 };
+	struct plan p = { .ops = arena_calloc(msg->a, msg->n_injects + ARRIVE_SPLIT_END, sizeof *p.ops), .from = msg->env0->stage,
+		.base = true };
+	if (!p.ops)
 		return -1;
-	for (; n < msg->n_injects; n++)
-		ops[n] = msg->injects[n];
-	int r = msg->end == END_PAUSE ? build_pause(msg, ops, &n)
-	    : msg->end == END_FINISH ? build_finish(msg, ops, &n)
-				     : build_move(msg, ops, &n);
-	msg->pass.ops = ops;
-	msg->pass.n_ops = n;
+	p.n = msg->n_injects;
+	int r = msg->end == END_PAUSE ? build_pause(msg, &p) : msg->end == END_FINISH ? build_finish(msg, &p) : build_move(msg, &p);
+	for (size_t i = 0; i < msg->n_injects; i++) { /* done before the terminal, behind an arrival */
+		p.ops[i] = msg->injects[i];
+		p.ops[i].from_stage = p.from;
+	}
+	msg->pass.ops = p.ops;
+	msg->pass.n_ops = p.n;
 	return r;
 }
 
@@ -245,9 +314,9 @@ static void again_later(struct pepsi_msg *msg)
 {
 	char why[sizeof msg->last_log];
 	snprintf(why, sizeof why, "%s", msg->last_log[0] ? msg->last_log : "the stage asked for another try");
-	forget(msg);
+	pass_forget(msg);
 	if (!pass_state(msg)) {
-		only_fail(msg, msg->misuse);
+		only_fail(msg, msg->misuse, false);
 		return;
 	}
 	struct json_object *o = state_at(msg->state, "attempts");
@@ -258,13 +327,13 @@ static void again_later(struct pepsi_msg *msg)
 		wait = (int64_t)BACKOFF_S << (attempts - 1);
 	if (pass_merge_key(msg, "attempts", json_object_new_int64(attempts)) ||
 	    pass_merge_key(msg, "last_error", json_reason(msg, why))) {
-		only_fail(msg, "out of memory");
+		only_fail(msg, "out of memory", false);
 		return;
 	}
 	if (left < 0) {
 		const char *bounce = msg->env->bounce;
 		if (!bounce || !strcmp(bounce, msg->env->stage)) {
-			only_fail(msg, why);
+			only_fail(msg, why, false);
 			return;
 		}
 		struct json_object *b = json_object_new_object();
@@ -274,11 +343,11 @@ static void again_later(struct pepsi_msg *msg)
 		    json_object_object_add(b, "phase", json_object_new_string("queue"));
 		if (bad) {
 			json_object_put(b);
-			only_fail(msg, "out of memory");
+			only_fail(msg, "out of memory", false);
 			return;
 		}
 		if (pass_merge_key(msg, "bounce", b)) {
-			only_fail(msg, "out of memory");
+			only_fail(msg, "out of memory", false);
 			return;
 		}
 		msg->end = END_MOVE;
@@ -289,7 +358,7 @@ static void again_later(struct pepsi_msg *msg)
 		msg->end_secs = (uint32_t)(wait < left ? wait : left + 1);
 	}
 	if (build(msg))
-		only_fail(msg, "out of memory");
+		only_fail(msg, "out of memory", false);
 }
 
 void pass_conclude(struct pepsi_msg *msg, int32_t rc)
@@ -302,17 +371,16 @@ void pass_conclude(struct pepsi_msg *msg, int32_t rc)
 	if (msg->misuse[0]) {
 		char text[sizeof msg->misuse + 160];
 		snprintf(text, sizeof text, "%.120s broke the stage ABI: %s", msg->env->mod->stage.name, msg->misuse);
-		only_fail(msg, text);
+		only_fail(msg, text, false);
 	} else if (rc == PEPSI_RETRY) {
 		again_later(msg);
 	} else if (rc == PEPSI_PERMANENT) {
-		only_fail(msg, msg->last_log[0] ? msg->last_log : "the stage gave the message up");
-	} else if (build(msg)) {
-		only_fail(msg, msg->misuse[0] ? msg->misuse : "out of memory");
+		{
+		char why[sizeof msg->last_log];
+		snprintf(why, sizeof why, "%s", msg->last_log[0] ? msg->last_log : "the stage gave the message up");
+		only_fail(msg, why, false);
 	}
-}
-
-void pass_run(struct pepsi_msg *msg)
-{
-	pass_conclude(msg, msg->env->mod->stage.process(msg->env->state, &worker_host, msg));
+	} else if (build(msg)) {
+		only_fail(msg, msg->misuse[0] ? msg->misuse : "out of memory", false);
+	}
 }

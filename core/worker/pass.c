@@ -16,12 +16,14 @@ int pass_begin(struct pepsi_msg *msg, const struct worker_env *env, const struct
 		arena_reset(a);
 	else if (!(a = arena_new(PASS_ARENA_MAX)))
 		return -1;
-	*msg = (struct pepsi_msg){ .env = env, .a = a, .id = it->id, .received_at = it->received_at, .rcpts0 = it->rcpts,
+	*msg = (struct pepsi_msg){ .env = env, .env0 = env, .a = a, .id = it->id, .received_at = it->received_at, .rcpts0 = it->rcpts,
 		.n_rcpts0 = it->n_rcpts, .mail_from0 = it->mail_from, .mail_from = it->mail_from, .rcpts = it->rcpts,
-		.n_rcpts = it->n_rcpts, .headers = it->headers, .body = it->body, .pass = { .id = it->id } };
+		.n_rcpts = it->n_rcpts, .headers0 = it->headers, .headers = it->headers, .body0 = it->body, .body = it->body,
+		.loaded = it->has_content ? PEPSI_LOAD_FULL : env->mod->stage.load_class, .caps = env->mod->stage.caps,
+		.pass = { .id = it->id } };
 	msg->state0 = it->state.n ? arena_str(a, it->state) : STR("{}"); /* a copy for the NUL behind it */
 	msg->state_text = msg->state0;
-	msg->began_us = clock_mono_us();
+	msg->began_us = msg->hop_began_us = clock_mono_us();
 	log_ctx_set(&msg->log, NULL, "id=%lld stage=%s", (long long)it->id, env->stage);
 	return msg->state0.p ? 0 : -1;
 }
@@ -30,7 +32,9 @@ void pass_end(struct pepsi_msg *msg)
 {
 	json_object_put(msg->state);
 	json_object_put(msg->merge);
-	msg->state = msg->merge = NULL;
+	json_object_put(msg->base_merge);
+	json_object_put(msg->base_state);
+	msg->state = msg->merge = msg->base_merge = msg->base_state = NULL;
 }
 
 void pass_free(struct pepsi_msg *msg)
@@ -61,9 +65,22 @@ int32_t pass_open(struct pepsi_msg *msg, const char *what)
 struct json_object *pass_state(struct pepsi_msg *msg)
 {
 	const char *why;
-	if (!msg->state && !(msg->state = state_parse(msg->state0, &why)))
-		pass_misuse(msg, "the state of this row cannot be read: %s", why);
-	return msg->state;
+	struct json_object *o;
+	if (msg->state)
+		return msg->state;
+	/* as this hop found it */
+	o = msg->base_state ? json_object_new_object() : state_parse(msg->state0, &why);
+	if (!o) {
+		pass_misuse(msg, "the state of this row cannot be read: %s", msg->base_state ? "out of memory" : why);
+		return NULL;
+	}
+	if ((msg->base_state && state_merge(o, msg->base_state, false)) || (msg->base_merge && state_merge(o, msg->base_merge, false))) {
+		pass_misuse(msg, "the state of this row cannot be read: out of memory");
+		json_object_put(o);
+		return NULL;
+	}
+	msg->state = o;
+	return o;
 }
 
 int32_t pass_merge_object(struct pepsi_msg *msg, struct json_object *o)

@@ -6,6 +6,13 @@
  *     pass_run(msg)              the hook; then the rules of <pepsi/stage.h>: what it returned, which terminal it called
  *     msg->pass                  the operations; commit them
  *     pass_end(msg)              forget everything
+ *
+ * Fusion. When the hook moved the row on, and env->successor() says that the next stage can run here, the pass goes on there
+ * (pass_next): it is another *hop* of the same pass. For the module of a hop everything is as if the row had been written
+ * and loaded again: what earlier hops changed is what it finds (mail_from0 … body0, base_*), its own changes are counted
+ * from there, the rules hold for it alone. For the database nothing has happened yet; in the end the pass is one operation
+ * that takes the row from the stage of the first hop to where the last one left it. An error of a later hop is that hop's own:
+ * the row is written as the hops before left it, paused or failed at the stage that had the error.
  */
 #ifndef PEPSI_WORKER_PASS_H
 #define PEPSI_WORKER_PASS_H
@@ -23,6 +30,7 @@ enum {
 	PASS_CLONES_MAX = 100000,           /* rows made out of one; as many as a message may have recipients */
 	PASS_ADDRESS_MAX = 1000,            /* octets; RFC 5321 §4.5.3.1 allows 64 + 1 + 255 */
 	PASS_STAGE_MAX = 100,
+	PASS_HOPS_MAX = 32,                 /* stages in one pass; a longer chain goes through the queue in between */
 };
 
 /* What is the same for all passes of a worker. */
@@ -39,21 +47,45 @@ struct worker_env {
 	bool any_stage;       /* no configuration to hold stage names against */
 	int (*more)(void *arg); /* are there further messages? NULL: no */
 	void *more_arg;
+	/* Can msg, which its hop has moved on to `stage`, go on there in this pass? The environment of that stage; NULL: it
+	 * cannot, commit. No function: no fusion. */
+	const struct worker_env *(*successor)(void *arg, struct pepsi_msg *msg, const char *stage);
+	void *successor_arg;
+};
+
+/* A hop that is over, for log and statistics. */
+struct pass_hop {
+	const struct worker_env *env;
+	int64_t us;
+	size_t n_rcpts;
+	const char *reason; /* or NULL */
 };
 
 enum pass_end_kind { END_NONE, END_MOVE, END_PAUSE, END_FAIL, END_FINISH };
 
 struct pepsi_msg {
-	const struct worker_env *env;
+	const struct worker_env *env; /* of this hop */
 	struct arena *a;
 	struct log_ctx log;
-	int64_t began_us;
+	int64_t began_us, hop_began_us;
+	uint32_t loaded;              /* PEPSI_LOAD_*: what of the row is in memory, whatever the hop's module declared */
+	uint64_t caps;                /* of all hops */
 
-	/* the row as it was loaded */
+	/* the row as this hop found it: as it was loaded, or as the hops before left it */
 	int64_t id, received_at;
-	struct str mail_from0, state0;
+	struct str mail_from0, headers0, body0;
 	const struct str *rcpts0;
 	size_t n_rcpts0;
+	struct str state0;              /* as it was loaded, also for later hops: what they found is this and base_merge */
+
+	/* what the hops before decided and nobody has written yet */
+	const struct worker_env *env0;  /* of the first hop: where the row is in the database */
+	struct pass_hop *hops;          /* PASS_HOPS_MAX, from the arena; NULL: this is the first */
+	size_t n_hops;
+	unsigned base_touched;          /* STORE_SET_*, values in …0 */
+	struct json_object *base_merge; /* merged into the row's state; NULL: nothing */
+	struct json_object *base_state; /* the whole state, after clear_state(); NULL: not cleared */
+	size_t base_injects;            /* of injects */
 
 	/* as it is now */
 	struct str mail_from, headers, body;
@@ -85,7 +117,7 @@ struct pepsi_msg {
 	char last_log[256];             /* the last warning or error the module logged */
 
 	/* the result of pass_run() */
-	struct store_pass pass;
+	struct store_pass pass;        
 	const char *json;               /* for the status line */
 	const char *event;              /* for the log: delivered, moved, … */
 	const char *reason;             /* or NULL */
@@ -103,6 +135,8 @@ void pass_run(struct pepsi_msg *msg);
 void pass_conclude(struct pepsi_msg *msg, int32_t rc);
 /* Replaces the operations by one that makes the row `failed`: for a commit that the database refused for good. */
 void pass_refused(struct pepsi_msg *msg, const char *why);
+/* The hook is done and returned rc: goes on through the successors as long as it can, then concludes. */
+void pass_go_on(struct pepsi_msg *msg, int32_t rc);
 /* Frees what is outside the arena; the arena stays for the next pass. */
 void pass_end(struct pepsi_msg *msg);
 /* And the arena. */
@@ -112,6 +146,17 @@ void pass_free(struct pepsi_msg *msg);
 extern const struct pepsi_host worker_host;
 
 /* --- shared among pass*.c and host*.c --- */
+
+/* Ends this hop, which moved the row to next's stage, and begins the next one. 0; or -1: memory, nothing has changed. */
+int pass_next(struct pepsi_msg *msg, const struct worker_env *next);
+/* Did hops before this one decide anything but where the row goes? */
+bool pass_has_base(const struct pepsi_msg *msg);
+/* Forgets what this hop asked for. */
+void pass_forget(struct pepsi_msg *msg);
+/* A row that goes to `to` does not take this stage's retry counter along: the next stage counts its own. 0 or -1. */
+int pass_drop_pad(struct pepsi_msg *msg, const char *to);
+/* Why the row goes where it goes, for log and status line; arena or static, or NULL. */
+const char *pass_reason(struct pepsi_msg *msg);
 
 /* Records a broken rule and returns PEPSI_MISUSE. */
 int32_t pass_misuse(struct pepsi_msg *msg, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

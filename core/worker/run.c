@@ -3,12 +3,14 @@
 #include "run.h"
 
 #include "base/clock.h"
+#include "fuse.h"
+#include "page.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 
-enum { LOAD_MAX = 16, LOAD_ARENA_MAX = 512 * 1024 * 1024, AHEAD_MAX = 200 };
+enum { LOAD_MAX = RUN_BATCH, LOAD_CONTENT_MAX = 16, LOAD_ARENA_MAX = 512 * 1024 * 1024, AHEAD_MAX = 200 };
 
 static struct run_slot *new_slot(struct run *r, int64_t id)
 {
@@ -97,10 +99,10 @@ static int load_some(struct run *r)
 {
 	struct item *want[LOAD_MAX];
 	int64_t ids[LOAD_MAX];
-	size_t n = 0, n_rows = 0, largest = 1;
+	size_t n = 0, n_rows = 0, largest = 1, most = r->env->mod->stage.load_class == PEPSI_LOAD_METADATA ? LOAD_MAX : LOAD_CONTENT_MAX;
 	struct store_row *rows = NULL;
 	if (!r->chunk)
-		r->chunk = r->env->mod->stage.load_class == PEPSI_LOAD_FULL ? 2 : LOAD_MAX;
+		r->chunk = r->env->mod->stage.load_class == PEPSI_LOAD_FULL ? 2 : most;
 	for (struct item *it = r->in.head; it && n < r->chunk; it = it->next)
 		if (it->st == ITEM_BARE) {
 			ids[n] = it->w.id;
@@ -136,8 +138,8 @@ static int load_some(struct run *r)
 		}
 	}
 	r->chunk = rc == STORE_FULL ? 1 : RUN_OCTETS_MAX / largest;
-	if (r->chunk > LOAD_MAX)
-		r->chunk = LOAD_MAX;
+	if (r->chunk > most)
+		r->chunk = most;
 	if (!r->chunk)
 		r->chunk = 1;
 	input_block_unref(b);
@@ -146,29 +148,81 @@ static int load_some(struct run *r)
 
 /* --- one pass */
 
-static void run_item(struct run *r, struct item *it)
+struct pepsi_msg *run_begin(struct run *r, struct item *it)
 {
-	if (it->st == ITEM_READY)
-		item_map(it);
-	if (it->st != ITEM_READY) {
-		refuse(r, it);
-		return;
+	if (!r->begun) {
+		r->begun = true;
+		while (r->n_spare < RUN_BATCH) {
+			r->spare[r->n_spare] = &r->msgs[RUN_BATCH - 1 - r->n_spare]; /* the first one first: it has memory already */
+			r->n_spare++;
+		}
 	}
-	struct pepsi_msg *m = &r->msgs[r->n_slots];
+	struct pepsi_msg *m = r->spare[r->n_spare - 1];
 	if (pass_begin(m, r->env, &it->w)) {
 		snprintf(it->why, sizeof it->why, "out of memory");
 		it->st = ITEM_REFUSED;
+		return NULL;
+	}
+	r->n_spare--;
+	return m;
+}
+
+void run_over(struct run *r, struct item *it, struct pepsi_msg *m)
+{
+	struct run_slot *s = new_slot(r, it->w.id);
+	s->msg = m;
+	s->took_us = clock_mono_us() - m->began_us;
+	fuse_learn(r->fuse, m);
+	r->caps |= m->caps;
+	for (size_t i = 0; i <= m->n_hops; i++) {
+		const struct worker_env *env = i < m->n_hops ? m->hops[i].env : m->env;
+		if (!(env->mod->stage.caps & RUN_EFFECT))
+			continue;
+		r->effects_mixed |= r->effect && r->effect != env;
+		r->effect = env;
+	}
+	unsigned touched = m->touched | m->base_touched;
+	r->held += touched & STORE_SET_BODY ? m->body.n : 0;
+	r->held += touched & STORE_SET_HEADERS ? m->headers.n : 0;
+	for (size_t i = 0; i < m->n_injects; i++)
+		r->held += m->injects[i].headers.n + m->injects[i].body.n;
+}
+
+static void run_item(struct run *r, struct item *it)
+{
+	struct pepsi_msg *m = NULL;
+	if (it->st == ITEM_READY)
+		item_map(it);
+	if (it->st != ITEM_READY || !(m = run_begin(r, it))) {
 		refuse(r, it);
 		return;
 	}
 	pass_run(m);
-	struct run_slot *s = new_slot(r, it->w.id);
-	s->msg = m;
-	s->took_us = clock_mono_us() - m->began_us;
-	r->held += m->touched & STORE_SET_BODY ? m->body.n : 0;
-	r->held += m->touched & STORE_SET_HEADERS ? m->headers.n : 0;
-	for (size_t i = 0; i < m->n_injects; i++)
-		r->held += m->injects[i].headers.n + m->injects[i].body.n;
+	run_over(r, it, m);
+	page_idle();
+}
+
+/* The dispatcher is gone: its rows will be handed out anew, so nothing more is begun. When it only says that nothing more
+ * comes, what came is done first. */
+static bool nobody_there(const struct run *r)
+{
+	struct pollfd p = { .fd = r->in.fd };
+	return poll(&p, 1, 0) > 0 && p.revents & (POLLHUP | POLLERR | POLLNVAL);
+}
+
+bool run_before_hop(void *arg, const struct worker_env *hop)
+{
+	struct run *r = arg;
+	/* a module that closed what is not its own has done enough: nothing goes on in a process that cannot say so */
+	if (hop != r->env && !r->by_hand && nobody_there(r))
+		return false;
+	if (!r->n_slots)
+		return true;
+	bool foreign = r->effect && (r->effects_mixed || r->effect != hop);
+	bool stalls = (hop->mod->stage.caps | r->caps) & RUN_EFFECT && clock_mono_us() - r->first_us >= RUN_HOLD_EFFECT_US;
+	if (foreign || stalls)
+		r->lost |= run_commit(r) != 0;
+	return !r->lost;
 }
 
 static bool commit_now(const struct run *r)
@@ -199,8 +253,7 @@ int run_loop(struct run *r)
 		while (may_read(r) && (got = input_fill(&r->in, 0, -1, err, sizeof err)) != 0)
 			if (got < 0)
 				goto broken;
-		/* the dispatcher is gone: its rows will be handed out anew, so nothing more is begun */
-		bool leave = *r->stop || (r->in.ended && !r->by_hand);
+		bool leave = *r->stop || (r->in.ended && !r->by_hand && nobody_there(r));
 		if (!r->in.head || leave) {
 			if (run_commit(r))
 				return 1;
@@ -212,10 +265,17 @@ int run_loop(struct run *r)
 		}
 		if (r->in.head->st == ITEM_BARE && load_some(r))
 			return 1;
-		struct item *it = input_take(&r->in);
-		run_item(r, it);
-		item_free(it);
-		if (commit_now(r) && run_commit(r))
+		if (!run_before_hop(r, r->env))
+			return 1;
+		if (r->env->mod->stage.process_batch && r->env->mod->stage.load_class == PEPSI_LOAD_METADATA &&
+		    r->in.head->st == ITEM_READY) {
+			run_batch(r);
+		} else {
+			struct item *it = input_take(&r->in);
+			run_item(r, it);
+			item_free(it);
+		}
+		if (r->lost || (commit_now(r) && run_commit(r)))
 			return 1;
 	}
 broken:

@@ -10,7 +10,12 @@ enum {
 	RUN_OCTETS_MAX = 8 * 1024 * 1024,   /* content read ahead, and content held for one commit */
 	RUN_HOLD_US = 20 * 1000,            /* an outcome waits no longer than this for others: a crash would repeat it */
 	RUN_SLOW_US = 5 * 1000,             /* a module that takes longer is committed at once: waiting gains nothing there */
+	/* A hop with effects outside (RUN_EFFECT) can stall for as long as MAX_RUNTIME lets it, and any hop can crash. Before one
+	 * begins, outcomes with effects are committed when they have waited this long, or when they are another module's:
+	 * so what a stall holds up, and a crash repeats, is what the same module did within so many microseconds. */
+	RUN_HOLD_EFFECT_US = 4 * 1000,
 };
+#define RUN_EFFECT (PEPSI_CAP_DELIVER | PEPSI_CAP_NET | PEPSI_CAP_FILES | PEPSI_CAP_HELPER)
 
 /* Everything a run needs besides the passes; the functions make it testable without a database. */
 struct run_store {
@@ -33,9 +38,12 @@ struct run {
 	int stop_fd;         /* readable then */
 	unsigned patience_s; /* how long to wait for a database that is away before a batch is given back */
 	bool failed_some;    /* by hand: a row was refused */
+	struct fuse *fuse;   /* or NULL: nothing is fused */
 
 	/* private to run.c */
-	struct pepsi_msg msgs[RUN_BATCH];
+	struct pepsi_msg msgs[RUN_BATCH], *spare[RUN_BATCH];
+	size_t n_spare;
+	bool begun;
 	struct run_slot {
 		int64_t id;
 		struct pepsi_msg *msg; /* NULL: answered without a pass */
@@ -46,15 +54,28 @@ struct run {
 	} slots[RUN_BATCH];
 	size_t n_slots, chunk;
 	size_t held;
+	uint64_t caps;       /* of all hops in the slots */
+	const struct worker_env *effect; /* whose hops among them had effects outside; NULL: nobody's */
+	bool effects_mixed;  /* several stages' */
+	bool worn_said;
 	int64_t first_us;
+	bool lost;           /* a commit within a pass found nobody to be answered */
 };
 
 /* Runs until the input ends, the limit is reached or stop is set. 0: orderly, 1: the channel is unusable (logged). */
 int run_loop(struct run *r);
 void run_done(struct run *r);
 
-/* commit.c: tells the dispatcher that the module is open. 0, -1: nobody is there. */
-int run_ready(struct run *r);
+/* For struct fuse_setup: commits what this hop could endanger. arg: the run. false: nobody is there to be answered. */
+bool run_before_hop(void *arg, const struct worker_env *hop);
+/* batch.c: runs the ready items at the head of the queue through process_batch(). */
+void run_batch(struct run *r);
+/* run.c, for batch.c: a message that is free, begun over the item (NULL: memory); its place among the answers, when its pass
+ * is over. */
+struct pepsi_msg *run_begin(struct run *r, struct item *it);
+void run_over(struct run *r, struct item *it, struct pepsi_msg *m);
+/* commit.c: tells the dispatcher that the module is open, and gives it the page (-1: none). 0, -1: nobody is there. */
+int run_ready(struct run *r, int page_fd);
 /* commit.c: settles all slots (retrying as long as it makes sense), writes the log and the status lines. 0, -1: nobody
  * is there to be answered. */
 int run_commit(struct run *r);

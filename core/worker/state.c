@@ -11,8 +11,8 @@
 
 enum { DEPTH = 32 };
 
-/* What json-c lets through and PostgreSQL's jsonb refuses: NUL in strings, numbers that are none. Depth is bounded by
- * the parser's. */
+/* What json-c lets through and PostgreSQL's jsonb refuses: NUL in strings, octets that only look like UTF-8 (F5 to F7), numbers
+ * that are none. Depth is bounded by the parser's. */
 static const char *unstorable(json_object *o)
 {
 	const char *why = NULL;
@@ -20,6 +20,8 @@ static const char *unstorable(json_object *o)
 	case json_type_string:
 		if (memchr(json_object_get_string(o), 0, (size_t)json_object_get_string_len(o)))
 			why = "a string holds NUL";
+		else if (!str_is_utf8(str_n(json_object_get_string(o), (size_t)json_object_get_string_len(o))))
+			why = "a string is no valid UTF-8";
 		break;
 	case json_type_double:
 		if (!isfinite(json_object_get_double(o)))
@@ -32,7 +34,8 @@ static const char *unstorable(json_object *o)
 	case json_type_object: {
 		json_object_object_foreach(o, key, val)
 		{
-			(void)key;
+			if (!why && !str_is_utf8(str_from(key)))
+				why = "a key is no valid UTF-8";
 			if (!why)
 				why = unstorable(val);
 		}

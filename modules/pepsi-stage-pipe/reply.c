@@ -3,7 +3,13 @@
 
 #include <json-c/json.h>
 
-enum { DEPTH = 4, NAME_MAX_OCTETS = 76, VALUE_MAX_OCTETS = 8192, WORD_MAX_OCTETS = 900, /* a line has 998 at most, RFC 5322 §2.1.1 */ STAGE_MAX = 100 };
+enum {
+	DEPTH = 4,
+	NAME_MAX_OCTETS = 76,
+	VALUE_MAX_OCTETS = 8192,
+	WORD_MAX_OCTETS = 900, /* a line has 998 at most, RFC 5322 §2.1.1 */
+	STAGE_MAX = 100,
+};
 
 struct ctx {
 	struct arena *a;
@@ -41,6 +47,10 @@ static const char *line_of(struct ctx *c, const char *member, struct json_object
 			bad(c, member, "is not ASCII; encode it (RFC 2047)");
 			return NULL;
 		}
+	}
+	if (!str_is_utf8(s)) { /* json-c lets F5 to F7 through */
+		bad(c, member, "is no valid UTF-8");
+		return NULL;
 	}
 	const char *copy = arena_strz(c->a, s);
 	if (!copy)
@@ -102,7 +112,8 @@ static int header_list(struct ctx *c, const char *member, struct json_object *l,
 	for (size_t i = 0; i < json_object_array_length(l); i++) {
 		struct json_object *o = json_object_array_get_idx(l, i);
 		if (json_object_is_type(o, json_type_string) != names)
-			return bad(c, member, names ? "holds something that is no name" : "holds something that is not {\"name\":…,\"value\":…}");
+			return bad(c, member, names ? "holds something that is no name" :
+						      "holds something that is not {\"name\":…,\"value\":…}");
 		if (header(c, member, o, add))
 			return -1;
 	}

@@ -1,4 +1,5 @@
-/* One run of the command: started without a shell, fed from a file, its answer read into bounded buffers, and gone when the time is up.
+/* One run of the command: started without a shell, fed from a file, its answer read into bounded buffers, and gone when the
+ * time is up.
  *
  * A worker may not signal other processes, its own children included (core/worker/confine.h), so the command is started by a
  * thread of its own with PR_SET_PDEATHSIG: when that thread ends, the kernel kills the command. */

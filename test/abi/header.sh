@@ -26,6 +26,7 @@ for std in c11 c17 gnu11; do
 	"$cc" -std=$std $flags -Wstrict-prototypes -Wmissing-prototypes -I"$dir" "$dir/use.c" "$dir/stage.c"
 	echo "ok $std"
 done
+case $cxx in *-NOTFOUND) cxx= ;; esac
 [ -n "$cxx" ] || { echo "no C++ compiler: C++ not looked at"; exit 0; }
 for std in c++17 c++20; do
 	"$cxx" -std=$std $flags -I"$dir" "$dir/use.cpp"

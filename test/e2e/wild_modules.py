@@ -20,7 +20,8 @@ def modules():
 
 
 def strangers(module):
-    """Processes that have the module mapped."""
+    """Processes that have the module of this very build mapped."""
+    module = os.path.join(os.path.realpath(os.path.dirname(pepsi.BIN)), "test", "stages", module)
     out = []
     for d in os.listdir("/proc"):
         if d.isdigit():

@@ -14,7 +14,11 @@ import tempfile
 
 def main():
     document, prefix = sys.argv[1:]
-    pc = next(pathlib.Path(prefix).rglob("pepsi-stage.pc")).parent
+    link = tempfile.TemporaryDirectory(prefix="pepsi-sdk.")
+    # an installed prefix has no blanks in its name; the build tree may have
+    os.symlink(prefix, link.name + "/prefix")
+    prefix = link.name + "/prefix"
+    pc = pathlib.Path(prefix, next(pathlib.Path(prefix + "/").rglob("pepsi-stage.pc")).relative_to(prefix)).parent
     env = {"PATH": f"{prefix}/bin:{prefix}/sbin:" + os.environ["PATH"], "PKG_CONFIG_PATH": str(pc), "LC_ALL": "C.UTF-8"}
     for tool in ("cc", "pkg-config"):
         if not shutil.which(tool):

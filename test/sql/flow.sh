@@ -21,11 +21,11 @@ SELECT pepsi.workqueue_finish_with_clones(id, 'delivered', format('[{"stage":"s"
 \elif :op = 10
 SELECT pepsi.workqueue_split(id, NULL, format('[{"stage":"s","indices":[0],"token":"s%s-%s"}]', id, :r)::jsonb) FROM (SELECT id FROM pepsi.workqueue WHERE status = 'running' ORDER BY random() LIMIT 1) x;
 \elif :op = 11
-SELECT pepsi.workqueue_move(id, 'u', 'pending', 0, '{}', :r % 2 = 0, NULL, NULL, NULL, CASE WHEN :r % 3 = 0 THEN 'new'::bytea END) FROM (SELECT id FROM pepsi.workqueue WHERE status = 'running' ORDER BY random() LIMIT 1) x;
+SELECT pepsi.workqueue_move(id, 'u', 'pending', 0, '{}', :r % 2 = 0, NULL, NULL, NULL, CASE WHEN :r % 3 = 0 THEN convert_to(repeat('n', :r % 140000), 'UTF8') END) FROM (SELECT id FROM pepsi.workqueue WHERE status = 'running' ORDER BY random() LIMIT 1) x;
 \elif :op = 12
 SELECT pepsi.workqueue_pause(id, 0, NULL, NULL, format('[{"stage":"s","indices":[0],"token":"p%s-%s"}]', id, :r)::jsonb) FROM (SELECT id FROM pepsi.workqueue WHERE status = 'running' ORDER BY random() LIMIT 1) x;
 \elif :op = 13
-SELECT pepsi.workqueue_inject('s', '', '{a@b}', 'h', 'b');
+SELECT pepsi.workqueue_inject('s', '', '{a@b}', 'h', convert_to(repeat('b', :r % 140000), 'UTF8'));
 \elif :op = 14
 BEGIN;
 SELECT pepsi.workqueue_inject('s', '', '{a@b}', 'h', 'b');
@@ -35,6 +35,7 @@ ROLLBACK;
 SELECT pepsi.workqueue_delete(ARRAY(SELECT id FROM pepsi.workqueue WHERE status <> 'running' ORDER BY id LIMIT :n));
 \else
 SELECT pepsi.workqueue_body_gc(50);
+SELECT pepsi.workqueue_body_rotate(500000, 300000, '0');
 \endif
 END
 identity="SELECT sum(accepted) - sum(delivered) - sum(bounced) - sum(discarded) - (SELECT count(*) FROM pepsi.workqueue) FROM pepsi.flow_stats"

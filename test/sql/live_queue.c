@@ -1,6 +1,9 @@
 /* The asynchronous queue calls against a real server: admission, claims, requeueing, recovery, statistics, views. */
 #include "live.h"
 
+#include "store/worker.h"
+
+#include <pepsi/stage.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -196,7 +199,7 @@ static void test_admit(void **state)
 	assert_int_equal(got.n, 3);
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(got.rcs[i], STORE_OK);
-	assert_string_equal(live_sql("SELECT string_agg(status || ' ' || mail_from || ' ' || rcpt_to::text || ' ' || octet_length(body) || ' ' || (w.id = b.id), E'\\n' ORDER BY w.id) FROM pepsi.workqueue w JOIN pepsi.workqueue_body b ON b.id = body_id"),
+	assert_string_equal(live_sql("SELECT string_agg(status || ' ' || mail_from || ' ' || rcpt_to::text || ' ' || coalesce(octet_length(body), size) || ' ' || (w.id = b.id), E'\\n' ORDER BY w.id) FROM pepsi.workqueue w JOIN pepsi.workqueue_body b ON b.id = body_id"),
 	    "running ann@example.org {bob@example.test} 6 true\npending ann@example.org {a@b,\"\",\xc3\xa9@d} 0 true\n"
 	    "pending  {bob@example.test} 3000000 true");
 	assert_string_equal(live_sql("SELECT encode(headers, 'hex') FROM pepsi.workqueue ORDER BY id OFFSET 1 LIMIT 1"), "00ff0d0a");
@@ -204,6 +207,75 @@ static void test_admit(void **state)
 	    "1700000000123456 192.0.2.1");
 	assert_int_equal(live_sql_int("SELECT count(DISTINCT xmin::text) FROM pepsi.workqueue"), 1); /* one commit */
 	live_check_books();
+	free(big);
+}
+
+/* Bodies of every size around the limits: inline, cut, in pieces. Each comes out of the worker's load and the operator's view as it
+ * went in, and takes part in a batch with small ones; one that fails takes only itself along. */
+static void test_admit_large(void **state)
+{
+	static const size_t sizes[] = { 65535, 65536, 65537, 8120 * 9, 256 * 8120 - 1, 256 * 8120, 256 * 8120 + 1, 512 * 8120, 6000000, 10 };
+	enum { N = sizeof(sizes) / sizeof(*sizes) };
+	struct store_params params = live_params("pepsi");
+	struct store_worker *w = store_worker_new(&params, false);
+	struct arena *a = arena_new(64 * 1024 * 1024);
+	char *big = malloc(6000000);
+	struct store_row *rows;
+	struct store_message m[N];
+	int64_t ids[N];
+	size_t n = 0;
+
+	(void)state;
+	wipe();
+	reserve(ids, N);
+	for (size_t i = 0; i < 6000000; i++)
+		big[i] = (char)(i * 131 + i / 8120 + i / 1000000);
+	for (size_t i = 0; i < N; i++) {
+		m[i] = message(ids[i], "init");
+		m[i].body = str_n(big, sizes[i]);
+	}
+	CALL(store_admit(in, m, N, on_admit, &got));
+	for (size_t i = 0; i < N; i++)
+		assert_int_equal(got.rcs[i], STORE_OK);
+	assert_int_equal(live_sql_int("SELECT count(*) FROM pepsi.workqueue_body WHERE part IS NOT NULL"), N - 3);
+	for (size_t i = 0; i < N; i++) {
+		arena_reset(a);
+		assert_int_equal(store_worker_load(w, a, &ids[i], 1, PEPSI_LOAD_FULL, &rows, &n), STORE_OK);
+		assert_int_equal(n, 1);
+		assert_int_equal(rows[0].body.n, sizes[i]);
+		assert_memory_equal(rows[0].body.p, big, sizes[i]);
+	}
+	for (size_t off = 0; off < 6000000; off += 777777) {
+		size_t head = m[8].headers.n + 2;
+
+		CALL(store_queue_cat(db, ids[8], (int64_t)(head + off), 50000, on_data, &got));
+		assert_int_equal(got.total, 6000000 + head);
+		assert_int_equal(got.n, off + 50000 > 6000000 ? 6000000 - off : 50000);
+		assert_memory_equal(got.text, big + off, got.n);
+	}
+	CALL(store_queue_show(db, ids[8], on_json, &got));
+	assert_non_null(strstr(got.text, "\"body_size\" : 6000000"));
+	live_check_books();
+
+	wipe();
+	reserve(ids, N);
+	for (size_t i = 0; i < N; i++)
+		m[i].id = ids[i];
+	m[5].state = STR("[]");
+	m[8].mail_from = STR("\xff"); /* in pieces: they go, too */
+	CALL(store_admit(in, m, N, on_admit, &got));
+	for (size_t i = 0; i < N; i++)
+		assert_int_equal(got.rcs[i], i == 5 || i == 8 ? STORE_REFUSED : STORE_OK);
+	live_check_books();
+	/* the tables they were in are given back */
+	wipe();
+	live_sql("SELECT pepsi.workqueue_body_rotate(1, 1, '0')");
+	CALL(store_body_rotate(db, on_count, &got));
+	assert_int_equal(got.rc, STORE_OK);
+	assert_int_equal(got.n, 1);
+	assert_int_equal(live_sql_int("SELECT sum(pg_relation_size(oid)) FROM pg_class WHERE relname LIKE 'workqueue_chunk__'"), 0);
+	store_worker_free(w);
+	arena_free(a);
 	free(big);
 }
 
@@ -565,7 +637,7 @@ static void test_gc(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_admit), cmocka_unit_test(test_admit_bad_row), cmocka_unit_test(test_admit_many),
+		cmocka_unit_test(test_admit), cmocka_unit_test(test_admit_large), cmocka_unit_test(test_admit_bad_row), cmocka_unit_test(test_admit_many),
 		cmocka_unit_test(test_claim), cmocka_unit_test(test_fair_claim), cmocka_unit_test(test_due), cmocka_unit_test(test_blame), cmocka_unit_test(test_views),
 		cmocka_unit_test(test_repairs), cmocka_unit_test(test_stats), cmocka_unit_test(test_not_allowed), cmocka_unit_test(test_orphans), cmocka_unit_test(test_gc),
 	};

@@ -248,6 +248,37 @@ static void test_content(void **state)
 	live_check_books();
 }
 
+/* The same with bodies that are cut: small to large and back, shared, and of a side message. */
+static void test_large_content(void **state)
+{
+	enum { SIZE = 3000001 };
+	struct store_clone sibling = { .stage = "s", .indices = (const uint32_t[]){ 1 }, .n = 1, .token = "t-large" };
+	char *big = malloc(SIZE);
+	struct str body = str_n(big, SIZE);
+	int64_t id;
+
+	(void)state;
+	for (size_t i = 0; i < SIZE; i++)
+		big[i] = (char)(i * 7 + i / 8120);
+	wipe();
+	id = add();
+	assert_int_equal(commit_one(id, &(struct store_op){ .kind = STORE_OP_MOVE, .id = id, .touched = STORE_SET_BODY, .body = body }, 1), STORE_OK);
+	assert_int_equal(live_sql_int("SELECT count(*) FROM pepsi.workqueue_body WHERE size = 3000001"), 1);
+	live_sql("UPDATE pepsi.workqueue SET status = 'running'");
+	assert_int_equal(commit_one(id, (const struct store_op[]){ { .kind = STORE_OP_SPLIT, .id = id, .clones = &sibling, .n_clones = 1 },
+		{ .kind = STORE_OP_INJECT, .id = id, .stage = "u", .mail_from = STR(""), .rcpts = (const struct str[]){ STR_INIT("x@y") }, .n_rcpts = 1,
+		.headers = STR("A: b\r\n"), .body = str_n(big, SIZE - 1) },
+		{ .kind = STORE_OP_MOVE, .id = id, .touched = STORE_SET_BODY, .body = STR("small again") } }, 3), STORE_OK);
+	assert_int_equal(live_sql_int("SELECT count(*) FROM pepsi.workqueue_body"), 3);
+	assert_int_equal(live_sql_int("SELECT count(*) FROM pepsi.workqueue w JOIN pepsi.workqueue_body b ON b.id = body_id WHERE token IS NOT NULL AND size = 3000001"
+		" AND octet_length(pepsi.workqueue_body_get(b.id)) = size"), 1);
+	assert_string_equal(row(id, "(SELECT convert_from(pepsi.workqueue_body_get(body_id), 'UTF8'))"), "small again");
+	live_check_books();
+	wipe();
+	assert_int_equal(live_sql_int("SELECT count(*) FROM pepsi.workqueue_body"), 0);
+	free(big);
+}
+
 static void test_bounce_in_place(void **state)
 {
 	long long accepted, bounced;
@@ -430,7 +461,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_load), cmocka_unit_test(test_folded), cmocka_unit_test(test_folded_envelope), cmocka_unit_test(test_from_stage),
-		cmocka_unit_test(test_content), cmocka_unit_test(test_bounce_in_place),
+		cmocka_unit_test(test_content), cmocka_unit_test(test_large_content), cmocka_unit_test(test_bounce_in_place),
 		cmocka_unit_test(test_clones), cmocka_unit_test(test_split_and_inject), cmocka_unit_test(test_bad_pass),
 		cmocka_unit_test(test_serialization), cmocka_unit_test(test_server_restart),
 	};

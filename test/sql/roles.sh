@@ -45,6 +45,15 @@ UPDATE pepsi.workqueue SET stage = 'x'|pepsi crypto
 DELETE FROM pepsi.workqueue|pepsi crypto
 TRUNCATE pepsi.workqueue|
 SELECT body FROM pepsi.workqueue_body|pepsi crypto
+SELECT data FROM pepsi.workqueue_chunk_0|
+INSERT INTO pepsi.workqueue_chunk_0 VALUES (1, 1, '')|
+TRUNCATE pepsi.workqueue_chunk_7|
+SELECT * FROM pepsi.workqueue_fill|
+UPDATE pepsi.workqueue_fill SET part = 1|
+SELECT pepsi.workqueue_body_piece(77, 70000, 0, convert_to(repeat('x', 70000), 'UTF8'))|pepsi ingress crypto
+SELECT pepsi.workqueue_body_get(1)|pepsi crypto
+SELECT pepsi.workqueue_body_rotate()|pepsi crypto
+SELECT pepsi.workqueue_inject('s', '', '{a@b}', '', convert_to(repeat('x', 70000), 'UTF8'))|pepsi crypto
 UPDATE pepsi.workqueue_body SET body = ''|
 SELECT pepsi.workqueue_finish('{1}', 'delivered')|pepsi crypto
 SELECT pepsi.workqueue_body_gc()|pepsi crypto

@@ -99,7 +99,7 @@ static int play(const char *variant, int n, char *out, size_t size)
 	}
 	for (;;) {
 		struct pollfd p = { .fd = sv[0], .events = POLLIN };
-		if (poll(&p, 1, 700) <= 0)
+		if (poll(&p, 1, 2500) <= 0)
 			break;
 		ssize_t k = recv(sv[0], out + got, size - got - 1, 0);
 		if ((over = k <= 0))

@@ -85,7 +85,7 @@ static void cases(void **state)
 		{ REST "[pepsi-failure-bouncer]\nBOUNCE_STAGE = init\n",
 		    "t.conf:6: warning: BOUNCE_STAGE = init: [stage-init] runs pepsi-stage-discard, which makes no bounces "
 		    "(pepsi-stage-bounce does)\n" },
-		{ REST "[pepsi]\nALLOW_FUSION = NO\n", "t.conf:6: warning: ALLOW_FUSION has no effect yet in this version\n" },
+		{ REST "[pepsi]\nMAIL_LOG = YES\n", "t.conf:6: warning: MAIL_LOG has no effect yet in this version\n" },
 		{ REST "[stage-a]\nPROGRAM = pepsi-stage-discard\nNEXT_STAGE = b\n[stage-b]\nPROGRAM = pepsi-stage-discard\n"
 		       "NEXT_STAGE = c\n[stage-c]\nPROGRAM = pepsi-stage-discard\nNEXT_STAGE = b\n",
 		    "t.conf:10: a loop of NEXT_STAGEs without a way out: b → c → b\n" },

@@ -202,7 +202,7 @@ static void test_batch_limits(void **state)
 static void send_large_next(struct client *c, size_t body)
 {
 	char *p = malloc(body + 64);
-	size_t n = (size_t)sprintf(p, "Subject: large\r\n\r\n");
+	size_t n = (size_t)snprintf(p, 64, "Subject: large\r\n\r\n");
 	while (n < body) {
 		memset(p + n, 'x', 62);
 		memcpy(p + n + 62, "\r\n", 2);

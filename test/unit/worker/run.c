@@ -332,9 +332,20 @@ static void the_dispatcher_dies(void **st)
 	struct rig g;
 	rig_init(&g, 0);
 	give_ids(&g, 110, 112);
-	shutdown(g.fd, SHUT_WR);
+	close(g.fd);
 	assert_int_equal(loop(&g, 0), 0);
 	assert_int_equal(ran, 0); /* its successor hands them out anew */
+	g.fd = dup(g.r.in.fd);
+	rig_done(&g);
+	/* but when it only says that nothing more comes, what came is done */
+	rig_init(&g, 0);
+	give_ids(&g, 110, 112);
+	shutdown(g.fd, SHUT_WR);
+	assert_int_equal(loop(&g, 0), 0);
+	assert_int_equal(ran, 3);
+	char want[3 * sizeof moved];
+	snprintf(want, sizeof want, "%s%s%s", moved, moved, moved);
+	assert_string_equal(answers(&g), want);
 	rig_done(&g);
 	rig_init(&g, 0);
 	assert_int_equal(send(g.fd, "garbage", 7, 0), 7);
@@ -379,12 +390,170 @@ static void by_hand(void **st)
 	rig_done(&g);
 }
 
+/* --- process_batch */
+
+static unsigned batches;
+static size_t batch_max;
+
+static int32_t batch(void *worker, const struct pepsi_host *h, struct pepsi_msg *const *m, int32_t *ret, size_t n)
+{
+	(void)worker;
+	batches++;
+	batch_max = n > batch_max ? n : batch_max;
+	for (size_t i = 0; i < n; i++) {
+		switch (h->id(m[i]) % 10) {
+		case 3:
+			break; /* no terminal */
+		case 4:
+			ret[i] = PEPSI_RETRY;
+			continue;
+		case 5:
+			h->finish(m[i]);
+			h->finish(m[i]); /* two */
+			break;
+		case 6:
+			continue; /* no status */
+		default:
+			h->advance(m[i]);
+		}
+		ret[i] = PEPSI_OK;
+	}
+	return PEPSI_OK;
+}
+
+static int32_t half_a_batch(void *worker, const struct pepsi_host *h, struct pepsi_msg *const *m, int32_t *ret, size_t n)
+{
+	(void)worker;
+	ret[0] = h->advance(m[0]);
+	(void)n;
+	return PEPSI_RETRY;
+}
+
+static void batch_init(struct rig *g, int32_t (*fn)(void *, const struct pepsi_host *, struct pepsi_msg *const *, int32_t *, size_t))
+{
+	rig_init(g, 0);
+	g->f.mod.stage.load_class = PEPSI_LOAD_METADATA;
+	g->f.mod.stage.process_batch = fn;
+	batches = 0;
+	batch_max = 0;
+}
+
+static void a_batch_is_one_call_one_select_one_commit(void **st)
+{
+	(void)st;
+	struct rig g;
+	batch_init(&g, batch);
+	for (int64_t i = 0; i < 50; i++)
+		give_ids(&g, 200 + 10 * i, 200 + 10 * i);
+	assert_int_equal(loop(&g, 50), 0);
+	assert_int_equal(db.loads, 1);
+	assert_int_equal(batches, 1);
+	assert_int_equal(batch_max, 50);
+	assert_int_equal(db.commits, 1);
+	assert_int_equal(db.committed, 50);
+	assert_int_equal(ran, 0);
+	rig_done(&g);
+}
+
+static void one_bad_message_costs_no_other(void **st)
+{
+	(void)st;
+	struct rig g;
+	static const char *const want[] = { moved, moved, moved,
+		"0 {\"outcome\":\"fail\",\"error\":\"pepsi-stage-test broke the stage ABI: process() returned PEPSI_OK without a terminal",
+		"0 {\"outcome\":\"pause\"}\n", "0 {\"outcome\":\"fail\",\"error\":\"pepsi-stage-test broke the stage ABI: finish() was called after",
+		"0 {\"outcome\":\"fail\",\"error\":\"pepsi-stage-test broke the stage ABI: process_batch() gave no status for a message\"}\n", moved };
+	batch_init(&g, batch);
+	give_ids(&g, 200, 207);
+	assert_int_equal(loop(&g, 8), 0);
+	assert_int_equal(batches, 1);
+	const char *a = answers(&g);
+	for (size_t i = 0; i < 8; i++) {
+		if (strncmp(a, want[i], strlen(want[i])) != 0)
+			fail_msg("answer %zu: %s", i, a);
+		a = strchr(a, '\n') + 1;
+	}
+	assert_string_equal(a, "");
+	rig_done(&g);
+	/* rows that cannot be worked on are refused in their turn */
+	batch_init(&g, batch);
+	give_ids(&g, 99, 102);
+	give_ids(&g, 107, 108);
+	assert_int_equal(loop(&g, 6), 0);
+	assert_int_equal(db.committed, 3);
+	assert_non_null(strstr(answers(&g), "1 {\"error\":\"row 101 is at stage other"));
+	rig_done(&g);
+	/* the call as a whole failed: that goes for those it did not get to */
+	batch_init(&g, half_a_batch);
+	give_ids(&g, 200, 202);
+	assert_int_equal(loop(&g, 3), 0);
+	char text[3 * sizeof moved];
+	snprintf(text, sizeof text, "%s0 {\"outcome\":\"pause\"}\n0 {\"outcome\":\"pause\"}\n", moved);
+	assert_string_equal(answers(&g), text);
+	rig_done(&g);
+}
+
+/* --- what a hop could endanger is committed before it begins */
+
+static struct worker_env other_env;
+static unsigned commits_seen;
+
+static const struct worker_env *to_other(void *arg, struct pepsi_msg *msg, const char *stage)
+{
+	(void)msg;
+	(void)stage;
+	return run_before_hop(arg, &other_env) ? &other_env : NULL;
+}
+
+static int32_t delivers(void *worker, const struct pepsi_host *h, struct pepsi_msg *m)
+{
+	(void)worker;
+	commits_seen = db.commits;
+	return h->finish(m);
+}
+
+static void effects_are_committed_before_anothers_hop(void **st)
+{
+	(void)st;
+	struct rig g;
+	struct worker_module mod;
+	rig_init(&g, 0);
+	mod = g.f.mod;
+	mod.stage.process = delivers;
+	mod.stage.caps = PEPSI_CAP_DELIVER;
+	other_env = g.f.env;
+	other_env.mod = &mod;
+	other_env.stage = "other";
+	g.f.env.successor = to_other;
+	g.f.env.successor_arg = &g.r;
+	give_ids(&g, 110, 113);
+	assert_int_equal(loop(&g, 4), 0);
+	/* each delivery is on record before the next message runs the first module again */
+	assert_int_equal(db.commits, 4);
+	assert_int_equal(commits_seen, 3);
+	assert_int_equal(db.committed, 4);
+	const char *a = answers(&g);
+	for (int i = 0; i < 4; i++) {
+		assert_memory_equal(a, "0 {\"outcome\":\"finish\",\"fused\":[{\"stage\":\"other\",\"us\":", 52);
+		a = strchr(a, '\n') + 1;
+	}
+	rig_done(&g);
+	/* a module's own deliveries share a commit */
+	rig_init(&g, PEPSI_CAP_DELIVER);
+	give_ids(&g, 110, 113);
+	assert_int_equal(loop(&g, 4), 0);
+	assert_true(db.commits < 4);
+	rig_done(&g);
+}
+
 int main(void)
 {
 	log_setup(LOG_LV_ERROR, "test");
 	const struct CMUnitTest tests[] = { cmocka_unit_test(in_order_and_together), cmocka_unit_test(content_needs_no_select),
 		cmocka_unit_test(refusals), cmocka_unit_test(a_body_in_a_descriptor), cmocka_unit_test(the_database_goes_away),
 		cmocka_unit_test(a_refused_row_fails_alone), cmocka_unit_test(stop_answers_what_is_done),
-		cmocka_unit_test(the_dispatcher_dies), cmocka_unit_test(by_hand) };
+		cmocka_unit_test(the_dispatcher_dies), cmocka_unit_test(by_hand),
+		cmocka_unit_test(a_batch_is_one_call_one_select_one_commit), cmocka_unit_test(one_bad_message_costs_no_other),
+		cmocka_unit_test(effects_are_committed_before_anothers_hop) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

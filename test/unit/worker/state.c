@@ -13,6 +13,7 @@ static void refused(void **st)
 	(void)st;
 	static const char *const bad[] = { "", "{", "[]", "1", "null", "{} {}", "{\"a\":1,}", "{\"a\":\"\\u0000\"}",
 		"{\"a\":[{\"b\":\"x\\u0000\"}]}", "{\"a\":NaN}", "{\"a\":\"\xff\"}",
+		"{\"a\":\"\xf7\x99\x86\x87\"}", "{\"a\":[{\"\xf7\x99\x86\x87\":1}]}", /* json-c lets these through */
 		"{\"a\":[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]}" };
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
 		const char *why = NULL;

@@ -9,10 +9,22 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* The command by a name without blanks: words are all that COMMAND knows, and the build tree may lie anywhere. */
+static const char *command(void)
+{
+	static char name[64];
+	if (!name[0]) {
+		snprintf(name, sizeof name, "/tmp/pepsi-unit-command.%d", (int)getpid());
+		unlink(name);
+		assert_int_equal(symlink(COMMAND, name), 0);
+	}
+	return name;
+}
+
 static void open_with(struct stage *s, const char *args, const char *more)
 {
 	char text[2000];
-	snprintf(text, sizeof text, "NEXT_STAGE = next\nBOUNCE_STAGE = bounce\nSTAGES = local out\nCOMMAND = %s %s\n%s", COMMAND, args, more);
+	snprintf(text, sizeof text, "NEXT_STAGE = next\nBOUNCE_STAGE = bounce\nSTAGES = local out\nCOMMAND = %s %s\n%s", command(), args, more);
 	assert_int_equal(stage_open(s, "pepsi-stage-pipe", text), PEPSI_OK);
 	assert_string_equal(s->found, "");
 }
@@ -224,5 +236,7 @@ int main(void)
 	const struct CMUnitTest tests[] = { cmocka_unit_test(replies), cmocka_unit_test(what_it_is_given), cmocka_unit_test(envelope_octets),
 		cmocka_unit_test(trouble), cmocka_unit_test(time_is_up), cmocka_unit_test(somebody_holds_the_pipe),
 		cmocka_unit_test(confined), cmocka_unit_test(wrong_configuration) };
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	int failed = cmocka_run_group_tests(tests, NULL, NULL);
+	unlink(command());
+	return failed;
 }

@@ -44,6 +44,7 @@ static void replies(void **st)
 		{ "{\"action\":\"reject\",\"text\":\"a\\nb\"}", "holds a control character" },
 		{ "{\"action\":\"reject\",\"text\":\"a\\u0000b\"}", "holds a control character" },
 		{ "{\"action\":\"reject\",\"text\":\"\xff\"}", "no JSON" },
+		{ "{\"action\":\"reject\",\"text\":\"\xf7\x99\x86\x87\"}", "is no valid UTF-8" },
 		{ "{\"action\":\"reject\",\"text\":7}", "is no text" },
 		{ "{\"action\":\"reject\",\"status\":\"4.7.1\"}", "no enhanced status" },
 		{ "{\"action\":\"reject\",\"status\":\"5.7\"}", "no enhanced status" },

@@ -1,8 +1,10 @@
 /* proto/wire: what is put comes out again, and every cut or altered record is refused without being overrun. */
+#include "proto/wire/page.h"
 #include "proto/wire/wire.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include <cmocka.h>
@@ -195,10 +197,72 @@ static void status_refused(void **st)
 	buf_free(&b);
 }
 
+/* The shared page: what was written is read; what was not written by its rules is cut and cleaned. */
+static void page(void **st)
+{
+	(void)st;
+	static union {
+		struct wire_page p;
+		char octets[WIRE_PAGE_SIZE];
+	} pg;
+	struct wire_page_copy c;
+	char line[40], longest[300];
+	wire_page_read(&pg.p, &c);
+	assert_false(c.steady); /* no magic */
+	pg.p.magic = WIRE_PAGE_MAGIC;
+	wire_page_hop(&pg.p, 7, 2, 1234, "b", "pepsi-stage-b", NULL);
+	wire_page_read(&pg.p, &c);
+	assert_true(c.steady);
+	assert_int_equal(c.id, 7);
+	assert_int_equal(c.hop, 2);
+	assert_int_equal(c.since, 1234);
+	assert_string_equal(c.stage, "b");
+	assert_string_equal(c.version, "");
+	wire_page_hop(&pg.p, 8, 0, 5, NULL, NULL, NULL); /* names stay */
+	wire_page_read(&pg.p, &c);
+	assert_string_equal(c.module, "pepsi-stage-b");
+	pg.p.seq++; /* died while it was writing */
+	wire_page_read(&pg.p, &c);
+	assert_false(c.steady);
+	assert_int_equal(c.id, 8);
+	memset(longest, 'x', sizeof longest - 1);
+	longest[sizeof longest - 1] = 0;
+	wire_page_hop(&pg.p, 8, 0, 5, longest, longest, "\x1b[2J\xff");
+	wire_page_read(&pg.p, &c);
+	assert_true(c.steady);
+	assert_int_equal(strlen(c.stage), sizeof c.stage - 1);
+	assert_string_equal(c.version, "?[2J?");
+
+	assert_false(wire_page_frame(&pg, 0, line, sizeof line));
+	snprintf(pg.octets + WIRE_PAGE_TRACE, WIRE_PAGE_TRACE_MAX, "one\ntwo\t!\n%s", longest);
+	assert_true(wire_page_frame(&pg, 0, line, sizeof line));
+	assert_string_equal(line, "one");
+	assert_true(wire_page_frame(&pg, 1, line, sizeof line));
+	assert_string_equal(line, "two?!");
+	assert_true(wire_page_frame(&pg, 2, line, sizeof line));
+	assert_int_equal(strlen(line), sizeof line - 1);
+	assert_false(wire_page_frame(&pg, 3, line, sizeof line));
+	memset(pg.octets + WIRE_PAGE_TRACE, 'y', WIRE_PAGE_TRACE_MAX); /* no end: that of its part */
+	assert_true(wire_page_frame(&pg, 0, line, sizeof line));
+	assert_false(wire_page_frame(&pg, WIRE_PAGE_FRAMES, line, sizeof line));
+
+	assert_false(wire_page_avoids(&pg, "yyyy"));
+	wire_page_avoid(&pg, 0, "relay");
+	wire_page_avoid(&pg, WIRE_PAGE_AVOID_MAX - 1, longest);
+	wire_page_avoid(&pg, WIRE_PAGE_AVOID_MAX, "beyond");
+	assert_true(wire_page_avoids(&pg, "relay"));
+	assert_false(wire_page_avoids(&pg, "rela"));
+	assert_false(wire_page_avoids(&pg, "relays"));
+	assert_false(wire_page_avoids(&pg, "beyond"));
+	assert_false(wire_page_avoids(&pg, ""));
+	wire_page_avoid(&pg, 0, "");
+	assert_false(wire_page_avoids(&pg, "relay"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(round_trip), cmocka_unit_test(does_not_fit),
 		cmocka_unit_test(every_cut_is_refused), cmocka_unit_test(altered_is_refused),
-		cmocka_unit_test(too_many_recipients), cmocka_unit_test(status_lines), cmocka_unit_test(status_refused) };
+		cmocka_unit_test(too_many_recipients), cmocka_unit_test(status_lines), cmocka_unit_test(page), cmocka_unit_test(status_refused) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

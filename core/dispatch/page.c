@@ -1,0 +1,203 @@
+/* What a worker shows of itself (proto/wire/page.h): taken over with its first line, read at the tick and when it is dead. It
+ * is a hint from a process with code that is not ours: nothing here decides whether a message is done. */
+#include "dispatch_internal.h"
+
+#include "base/clock.h"
+#include "proto/wire/page.h"
+
+#include <fcntl.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { FRAME_MAX = 200, REPORT_FRAMES = 16 };
+
+/* The first WIRE_PAGE_AVOID_MAX of them; more at once are a machine with other worries. */
+static void put_avoided(const struct dispatch *d, struct worker *w)
+{
+	const struct stage *st;
+	unsigned n = 0;
+	TAILQ_FOREACH(st, &d->stages, link)
+		if (st->unfused_until && n < WIRE_PAGE_AVOID_MAX)
+			wire_page_avoid(w->page, n++, st->name);
+	while (n < WIRE_PAGE_AVOID_MAX)
+		wire_page_avoid(w->page, n++, "");
+}
+
+static void tell_avoided(struct dispatch *d)
+{
+	struct stage *st;
+	struct worker *w;
+	TAILQ_FOREACH(st, &d->stages, link)
+		TAILQ_FOREACH(w, &st->workers, link)
+			if (w->page)
+				put_avoided(d, w);
+}
+
+void page_blame(struct dispatch *d, const struct worker *w)
+{
+	struct wire_page_copy c;
+	if (!w->page)
+		return;
+	wire_page_read(w->page, &c);
+	struct stage *st = c.id && c.hop ? dispatch_stage_find(d, c.stage) : NULL;
+	if (!st || st == w->stage)
+		return;
+	log_warn(NULL, "stage=%s event=not-fused for_s=%d reason=\"it did harm in a worker of stage %s\"", st->name, UNFUSED_US / 1000000,
+	    w->stage->name);
+	st->unfused_until = clock_mono_us() + UNFUSED_US;
+	tell_avoided(d);
+}
+
+void page_tick(struct dispatch *d, int64_t now)
+{
+	struct stage *st;
+	bool changed = false;
+	TAILQ_FOREACH(st, &d->stages, link)
+		if (st->unfused_until && st->unfused_until <= now) {
+			st->unfused_until = 0;
+			changed = true;
+		}
+	if (changed)
+		tell_avoided(d);
+}
+
+static void adopt(struct worker *w, int fd)
+{
+	struct stat st;
+	/* only memory that nobody can take away again may be looked at: a cut file would be a signal here */
+	int seals = fcntl(fd, F_GET_SEALS);
+	if (!w->page && seals >= 0 && seals & F_SEAL_SHRINK && !fstat(fd, &st) && st.st_size >= WIRE_PAGE_SIZE) {
+		void *p = mmap(NULL, WIRE_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		if (p != MAP_FAILED) {
+			w->page = p;
+			put_avoided(w->stage->d, w);
+		}
+	}
+	close(fd);
+}
+
+ssize_t page_recv(struct worker *w, void *room, size_t size)
+{
+	if (w->ready)
+		return recv(w->fd, room, size, MSG_DONTWAIT); /* descriptors are let fall */
+	union {
+		struct cmsghdr align;
+		char space[CMSG_SPACE(4 * sizeof(int))];
+	} ctl;
+	struct iovec v = { room, size };
+	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = &ctl, .msg_controllen = sizeof ctl };
+	ssize_t n = recvmsg(w->fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	for (struct cmsghdr *c = n >= 0 ? CMSG_FIRSTHDR(&m) : NULL; c; c = CMSG_NXTHDR(&m, c)) {
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t i = 0; i < (c->cmsg_len - CMSG_LEN(0)) / sizeof(int); i++) {
+			int fd;
+			memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
+			adopt(w, fd);
+		}
+	}
+	return n;
+}
+
+void page_drop(struct dispatch *d, struct worker *w)
+{
+	struct wire_page_copy c;
+	if (!w->page)
+		return;
+	wire_page_read(w->page, &c);
+	d->selects += c.selects;
+	d->writes += c.writes;
+	d->trips += c.trips;
+	munmap(w->page, WIRE_PAGE_SIZE);
+	w->page = NULL;
+}
+
+void page_sums(const struct dispatch *d, uint64_t *ret_selects, uint64_t *ret_writes, uint64_t *ret_trips)
+{
+	const struct stage *st;
+	const struct worker *w;
+	struct wire_page_copy c;
+	*ret_selects = d->selects;
+	*ret_writes = d->writes;
+	*ret_trips = d->trips;
+	TAILQ_FOREACH(st, &d->stages, link)
+		TAILQ_FOREACH(w, &st->workers, link) {
+			if (!w->page)
+				continue;
+			wire_page_read(w->page, &c);
+			*ret_selects += c.selects;
+			*ret_writes += c.writes;
+			*ret_trips += c.trips;
+		}
+}
+
+int64_t page_overrun(struct dispatch *d, const struct worker *w, int64_t now, const struct stage **ret_stage)
+{
+	struct wire_page_copy c = { .steady = false };
+	const struct stage *st = w->stage, *at, *s;
+	int64_t busy = now - w->busy_since, longest = st->max_runtime_us, hop;
+	*ret_stage = st;
+	if (w->page)
+		wire_page_read(w->page, &c);
+	at = c.steady && c.id && c.hop ? dispatch_stage_find(d, c.stage) : NULL;
+	if (!at) /* at its own stage; or what it says makes no sense */
+		return busy >= st->max_runtime_us ? busy : 0;
+	/* Each hop of a fused pass has its own stage's time, from when it began; and a page that tells of ever new hops is not
+	 * believed longer than the longest chain of the slowest stage would take. */
+	TAILQ_FOREACH(s, &d->stages, link)
+		longest = s->max_runtime_us > longest ? s->max_runtime_us : longest;
+	*ret_stage = at;
+	hop = now - c.since;
+	return hop >= at->max_runtime_us || busy >= PAGE_HOPS_MAX * longest ? busy : 0;
+}
+
+/* --- crash reports */
+
+static void add_text(json_object *o, const char *key, const char *z)
+{
+	if (z && *z)
+		json_object_object_add(o, key, json_object_new_string(z));
+}
+
+json_object *page_report(const struct worker *w, const char *what, int signal)
+{
+	const struct stage *st = w->stage;
+	struct wire_page_copy c = { .steady = false };
+	json_object *o = json_object_new_object();
+	if (w->page)
+		wire_page_read(w->page, &c);
+	add_text(o, "what", what);
+	add_text(o, "stage", c.stage[0] && c.id ? c.stage : st->name);
+	if (c.stage[0] && c.id && strcmp(c.stage, st->name))
+		add_text(o, "worker_stage", st->name);
+	add_text(o, "program", c.module[0] && c.id ? c.module : st->program);
+	add_text(o, "version", c.version);
+	if (signal)
+		json_object_object_add(o, "signal", json_object_new_int(signal));
+	json_object *frames = c.signal ? json_object_new_array() : NULL;
+	char frame[FRAME_MAX];
+	for (unsigned i = 0; frames && i < REPORT_FRAMES && wire_page_frame(w->page, i, frame, sizeof frame); i++)
+		json_object_array_add(frames, json_object_new_string(frame));
+	if (frames)
+		json_object_object_add(o, "backtrace", frames);
+	return o;
+}
+
+void page_log(const struct worker *w)
+{
+	struct wire_page_copy c;
+	char frame[FRAME_MAX];
+	if (!w->page)
+		return;
+	wire_page_read(w->page, &c);
+	if (!c.id && !c.signal)
+		return;
+	log_error(NULL, "id=%lld stage=%s pid=%d event=crash-report in=%s program=%s version=%s signal=%d", (long long)c.id, w->stage->name,
+	    (int)w->pid, c.stage, c.module, c.version[0] ? c.version : "-", (int)c.signal);
+	for (unsigned i = 0; c.signal && i < REPORT_FRAMES && wire_page_frame(w->page, i, frame, sizeof frame); i++)
+		log_error(NULL, "stage=%s pid=%d event=backtrace frame=%u at=%s", w->stage->name, (int)w->pid, i, log_qz(frame));
+}
