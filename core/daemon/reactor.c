@@ -33,7 +33,7 @@ enum {
 	ROTATE_IDLE_MS = 2000,
 };
 
-enum { DB_ADMISSION, DB_ADMISSION_LARGE, DB_DISPATCH, DB_LISTEN, DB_VIEWS, DB_COUNT };
+enum { DB_ADMISSION, DB_LARGE_1, DB_LARGE_2, DB_DISPATCH, DB_LISTEN, DB_VIEWS, DB_COUNT };
 
 struct waiting_reload {
 	SLIST_ENTRY(waiting_reload) link;
@@ -59,8 +59,8 @@ struct reactor {
 	SLIST_HEAD(, waiting_reload) reloads;
 };
 
-static const char *const db_name[DB_COUNT] = { "admission", "admission_large", "dispatch", "listen", "views" };
-static const char *const db_role[DB_COUNT] = { "pepsi-ingress", "pepsi-ingress", "pepsi", "pepsi", "pepsi" };
+static const char *const db_name[DB_COUNT] = { "admission", "admission_large_1", "admission_large_2", "dispatch", "listen", "views" };
+static const char *const db_role[DB_COUNT] = { "pepsi-ingress", "pepsi-ingress", "pepsi-ingress", "pepsi", "pepsi", "pepsi" };
 
 static void tell_spawner(struct reactor *r, const struct channel_msg *m)
 {
@@ -152,7 +152,7 @@ static void on_notify(void *arg, const char *channel, const char *payload)
 static int open_databases(struct reactor *r)
 {
 	static const char *const channels[] = { "workqueue", "config_changed" };
-	static const char *const app[DB_COUNT] = { "pepsi admission", "pepsi admission large", "pepsi dispatch", "pepsi listen", "pepsi views" };
+	static const char *const app[DB_COUNT] = { "pepsi admission", "pepsi admission large 1", "pepsi admission large 2", "pepsi dispatch", "pepsi listen", "pepsi views" };
 	char conninfo[1024];
 	if (boot_conninfo(r->config, r->table, conninfo, sizeof conninfo))
 		return -1;
@@ -439,7 +439,7 @@ static int run(struct reactor *r)
 		return 1;
 	sink = (struct ingress_sink){ r->dispatch, dispatch_reserve, dispatch_unreserve, dispatch_hand_off, dispatch_wake_sink };
 	if (dispatch_start(r->dispatch, r->db[DB_DISPATCH]) ||
-	    ingress_start(r->ingress, r->base, r->db[DB_ADMISSION], r->db[DB_ADMISSION_LARGE], &sink) ||
+	    ingress_start(r->ingress, r->base, r->db[DB_ADMISSION], &r->db[DB_LARGE_1], 2, &sink) ||
 	    admin_start(r->admin, r->base, r->db[DB_VIEWS], &source))
 		return 1;
 

@@ -1,5 +1,5 @@
-/* Gather lists, ids in hand and the batches in flight: one at any time, or one of small and one of large messages when
- * the backend has a way of its own for large ones. */
+/* Gather lists, ids in hand and the batches in flight: one at any time on each way to the
+ * database. */
 #include "admit.h"
 
 #include "base/check.h"
@@ -35,7 +35,6 @@ struct batch {
 
 /* To the database. */
 struct way {
-	void (*admit)(void *ctx, const struct store_message *msgs, size_t n, store_admit_fn fn, void *arg);
 	struct batch *flight, *spare;
 };
 
@@ -52,7 +51,7 @@ struct admit {
 	bool up;
 	unsigned generation;    /* of the connection: ids of an older one are void */
 	struct id_call *id_call;
-	struct way ways[2];     /* the second: large messages, if the backend has it */
+	struct way ways[1 + ADMIT_LARGE_MAX]; /* the others: large messages, as many as the backend has */
 	struct admit_stats stats;
 	unsigned ids_at, n_ids; /* first of those in hand, and how many; given out in order, for age in the
 	                           queue goes by id */
@@ -269,7 +268,10 @@ static void send_from(struct admit *a, struct list *l, struct way *w)
 	b->sent_us = clock_mono_us();
 	b->sending = true;
 	b->answered = false;
-	w->admit(a->be.ctx, b->rows, b->n, on_admitted, b);
+	if (w == a->ways)
+		a->be.admit(a->be.ctx, b->rows, b->n, on_admitted, b);
+	else
+		a->be.admit_large(a->be.ctx, (unsigned)(w - a->ways) - 1, b->rows, b->n, on_admitted, b);
 	b->sending = false;
 	if (b->answered)
 		settle(a, b);
@@ -283,11 +285,12 @@ static void run(struct admit *a)
 		fail_waiting(a, STORE_AWAY);
 	else if (!a->n_ids && !a->id_call)
 		fail_waiting(a, STORE_FULL); /* no memory to ask for ids */
-	if (a->ways[1].admit) {
+	if (a->be.n_large) {
 		if (!a->ways[0].flight && a->n_ids && a->small.n)
 			send_from(a, &a->small, &a->ways[0]);
-		if (!a->ways[1].flight && a->n_ids && a->large.n)
-			send_from(a, &a->large, &a->ways[1]);
+		for (unsigned i = 1; i <= a->be.n_large; i++)
+			if (!a->ways[i].flight && a->n_ids && a->large.n)
+				send_from(a, &a->large, &a->ways[i]);
 	} else if (!a->ways[0].flight && a->n_ids && (a->small.n || a->large.n)) {
 		a->last_large = a->large.n && (!a->small.n || !a->last_large);
 		send_from(a, a->last_large ? &a->large : &a->small, &a->ways[0]);
@@ -314,8 +317,8 @@ struct admit *admit_new(struct event_base *base, const struct admission_backend 
 		return NULL;
 	}
 	a->be = *be;
-	a->ways[0].admit = be->admit;
-	a->ways[1].admit = be->admit_large;
+	if (!recover(be->n_large <= ADMIT_LARGE_MAX))
+		a->be.n_large = ADMIT_LARGE_MAX;
 	a->sink = *sink;
 	a->done = done;
 	a->arg = arg;
@@ -329,7 +332,7 @@ void admit_free(struct admit *a)
 {
 	if (!a)
 		return;
-	for (unsigned i = 0; i < 2; i++) {
+	for (unsigned i = 0; i <= ADMIT_LARGE_MAX; i++) {
 		if (a->ways[i].flight)
 			a->ways[i].flight->a = NULL;
 		free(a->ways[i].spare);
@@ -368,7 +371,7 @@ void admit_stats(const struct admit *a, struct admit_stats *ret)
 	*ret = a->stats;
 	ret->waiting = a->small.n + a->large.n;
 	ret->in_flight = 0;
-	for (unsigned i = 0; i < 2; i++)
+	for (unsigned i = 0; i <= ADMIT_LARGE_MAX; i++)
 		ret->in_flight += a->ways[i].flight ? (unsigned)a->ways[i].flight->n : 0;
 	ret->ids = a->n_ids;
 }

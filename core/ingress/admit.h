@@ -8,7 +8,7 @@
  * is sent first, so that it works while we talk to the clients, and then done() is called with the messages and
  * what became of each.
  *
- * Bodies above ADMIT_LARGE go in batches of their own, beside the small ones when the backend has a way of its own for them,
+ * Bodies above ADMIT_LARGE go in batches of their own, beside the small ones when the backend has ways of its own for them,
  * so that small mail does not wait for large; else taking turns. Knows no SMTP. */
 #ifndef INGRESS_ADMIT_H
 #define INGRESS_ADMIT_H
@@ -22,6 +22,7 @@ enum {
 	ADMIT_IDS_BLOCK = 2000,
 	ADMIT_IDS_MAX = 8000,
 	ADMIT_ROWS_MAX = 10000,
+	ADMIT_LARGE_MAX = 2,    /* ways for large messages: while one waits for the disk, the other inserts */
 };
 
 /* The database as the admission sees it (store/queue.h; tests put a scripted one here). A callback comes from the
@@ -30,8 +31,9 @@ struct admission_backend {
 	void (*reserve_ids)(void *ctx, unsigned n, store_ids_fn fn, void *arg);
 	void (*admit)(void *ctx, const struct store_message *msgs, size_t n, store_admit_fn fn, void *arg);
 	void *ctx;
-	/* The same for large messages, independent of the other; NULL: there is only one. */
-	void (*admit_large)(void *ctx, const struct store_message *msgs, size_t n, store_admit_fn fn, void *arg);
+	/* The same for large messages: ways independent of the other and of each other, 0 to n_large - 1, ADMIT_LARGE_MAX at most. */
+	void (*admit_large)(void *ctx, unsigned way, const struct store_message *msgs, size_t n, store_admit_fn fn, void *arg);
+	unsigned n_large;
 };
 
 /* STORE_OK: committed. n <= ADMIT_ROWS_MAX. The messages belong to the callee again. */

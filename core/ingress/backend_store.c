@@ -13,19 +13,22 @@ static void admit(void *ctx, const struct store_message *msgs, size_t n, store_a
 	store_admit(in->admission, msgs, n, fn, arg);
 }
 
-/* Over the first connection when the second is away: what matters is the first. */
-static void admit_large(void *ctx, const struct store_message *msgs, size_t n, store_admit_fn fn, void *arg)
+/* Over the first connection when its own is away: what matters is the first. */
+static void admit_large(void *ctx, unsigned way, const struct store_message *msgs, size_t n, store_admit_fn fn, void *arg)
 {
 	const struct ingress *in = ctx;
-	store_admit(store_conn_up(in->admission_large) ? in->admission_large : in->admission, msgs, n, fn, arg);
+	store_admit(store_conn_up(in->large[way]) ? in->large[way] : in->admission, msgs, n, fn, arg);
 }
 
-int ingress_start(struct ingress *in, struct event_base *base, struct store_conn *admission, struct store_conn *large,
-    const struct ingress_sink *sink)
+int ingress_start(struct ingress *in, struct event_base *base, struct store_conn *admission, struct store_conn *const *large,
+    unsigned n_large, const struct ingress_sink *sink)
 {
-	struct admission_backend be = { reserve_ids, admit, in, large ? admit_large : NULL };
+	struct admission_backend be = { reserve_ids, admit, in, admit_large, 0 };
 	in->admission = admission;
-	in->admission_large = large;
+	while (be.n_large < n_large && be.n_large < ADMIT_LARGE_MAX) {
+		in->large[be.n_large] = large[be.n_large];
+		be.n_large++;
+	}
 	if (ingress_start_with(in, base, &be, sink))
 		return -1;
 	if (store_conn_up(admission))

@@ -40,9 +40,9 @@ struct ingress *ingress_new(const struct config *c, struct config_faults *faults
 /* Octets of the messages accepted so far. */
 uint64_t ingress_octets(const struct ingress *in);
 /* Begins to accept. admission: connection of role pepsi-ingress, owned by the caller; may be down: 451 then.
- * large: a second one for large messages, so that small ones do not wait for them; or NULL. */
-int ingress_start(struct ingress *in, struct event_base *base, struct store_conn *admission, struct store_conn *large,
-    const struct ingress_sink *sink);
+ * large: n_large more for large messages, so that small ones do not wait for them; two are put to use. */
+int ingress_start(struct ingress *in, struct event_base *base, struct store_conn *admission, struct store_conn *const *large,
+    unsigned n_large, const struct ingress_sink *sink);
 /* The admission connection came or went (the state callback of store_conn is the reactor's). */
 void ingress_database(struct ingress *in, bool up);
 /* New configuration: limits and networks for new sessions; listeners stay (those that came or went are logged:

@@ -45,7 +45,7 @@ struct ingress {
 	size_t n_listening;
 	struct ingress_sink sink;
 	struct admit *admit;
-	struct store_conn *admission, *admission_large;
+	struct store_conn *admission, *large[ADMIT_LARGE_MAX];
 	bool database_up, started;
 	bool disk_low;
 

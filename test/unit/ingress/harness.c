@@ -81,13 +81,14 @@ static void admit(void *ctx, const struct store_message *msgs, size_t n, store_a
 	take_rows(f, msgs, n);
 }
 
-static void admit_large(void *ctx, const struct store_message *msgs, size_t n, store_admit_fn fn, void *arg)
+static void admit_large(void *ctx, unsigned way, const struct store_message *msgs, size_t n, store_admit_fn fn, void *arg)
 {
 	struct fake *f = &((struct world *)ctx)->fake;
-	assert_null(f->large_fn);
-	f->large_fn = fn;
-	f->large_arg = arg;
-	f->n_large = n;
+	assert_true(way < ADMIT_LARGE_MAX);
+	assert_null(f->large[way].fn);
+	f->large[way].fn = fn;
+	f->large[way].arg = arg;
+	f->large[way].n = n;
 	take_rows(f, msgs, n);
 }
 
@@ -101,14 +102,14 @@ void fake_commit(struct world *w, const enum store_rc *rcs)
 	fn(f->admit_arg, rcs ? rcs : ok, f->n_batch);
 }
 
-void fake_commit_large(struct world *w)
+void fake_commit_large(struct world *w, unsigned way)
 {
 	struct fake *f = &w->fake;
 	enum store_rc ok[FAKE_ROWS] = { STORE_OK };
-	store_admit_fn fn = f->large_fn;
+	store_admit_fn fn = f->large[way].fn;
 	assert_non_null(fn);
-	f->large_fn = NULL;
-	fn(f->large_arg, ok, f->n_large);
+	f->large[way].fn = NULL;
+	fn(f->large[way].arg, ok, f->large[way].n);
 }
 
 void fake_commit_all(struct world *w, enum store_rc rc)
@@ -171,7 +172,7 @@ static void sink_wake(void *arg, const char *stage)
 	((struct world *)arg)->fake.wakes++;
 }
 
-static struct world *make(const char *const *options, bool two_ways)
+static struct world *make(const char *const *options, unsigned ways)
 {
 	struct world *w = calloc(1, sizeof *w);
 	struct config_faults *faults = config_faults_new();
@@ -202,7 +203,7 @@ static struct world *make(const char *const *options, bool two_ways)
 		print_error("fault: %s\n", config_faults_at(faults, i)->text);
 	assert_non_null(w->in);
 	config_faults_free(faults);
-	struct admission_backend be = { reserve_ids, admit, w, two_ways ? admit_large : NULL };
+	struct admission_backend be = { reserve_ids, admit, w, admit_large, ways };
 	struct ingress_sink sink = { w, sink_reserve, sink_unreserve, sink_hand_off, sink_wake };
 	assert_int_equal(ingress_start_with(w->in, w->base, &be, &sink), 0);
 	ingress_database(w->in, true);
@@ -212,12 +213,12 @@ static struct world *make(const char *const *options, bool two_ways)
 
 struct world *world_new(const char *const *options)
 {
-	return make(options, false);
+	return make(options, 0);
 }
 
-struct world *world_new_two_ways(const char *const *options)
+struct world *world_new_ways(const char *const *options, unsigned ways)
 {
-	return make(options, true);
+	return make(options, ways);
 }
 
 void world_turn(struct world *w)
@@ -250,8 +251,9 @@ void world_free(struct world *w)
 	/* late answers find nobody */
 	if (f->admit_fn)
 		fake_commit(w, NULL);
-	if (f->large_fn)
-		fake_commit_large(w);
+	for (unsigned i = 0; i < ADMIT_LARGE_MAX; i++)
+		if (f->large[i].fn)
+			fake_commit_large(w, i);
 	if (f->ids_fn)
 		fake_give_ids(w, STORE_OK);
 	event_base_free(w->base);

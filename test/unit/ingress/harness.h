@@ -32,9 +32,11 @@ struct fake {
 	int64_t next_id;
 	store_admit_fn admit_fn;    /* not NULL: a batch waits for fake_commit() */
 	void *admit_arg;
-	store_admit_fn large_fn;    /* not NULL: a batch of large ones waits for fake_commit_large() */
-	void *large_arg;
-	size_t n_large;
+	struct {
+		store_admit_fn fn;  /* not NULL: a batch of large ones waits for fake_commit_large() */
+		void *arg;
+		size_t n;
+	} large[ADMIT_LARGE_MAX];
 	size_t n_batch, batches;    /* rows of the waiting batch; batches so far */
 	struct fake_row rows[FAKE_ROWS]; /* all rows ever sent */
 	size_t n_rows;
@@ -59,14 +61,14 @@ struct world {
 
 /* Options beyond the harness's own, "section", "option", "value", …, NULL. The database is up. */
 struct world *world_new(const char *const *options);
-/* The same with a backend that has a way of its own for large messages. */
-struct world *world_new_two_ways(const char *const *options);
+/* The same with a backend that has so many ways of its own for large messages. */
+struct world *world_new_ways(const char *const *options, unsigned ways);
 void world_free(struct world *w);
 void world_turn(struct world *w);
 
 void fake_give_ids(struct world *w, enum store_rc rc);
 /* Answers the waiting batch: rcs NULL means all OK. */
-void fake_commit_large(struct world *w);
+void fake_commit_large(struct world *w, unsigned way);
 void fake_commit(struct world *w, const enum store_rc *rcs);
 void fake_commit_all(struct world *w, enum store_rc rc);
 

@@ -305,38 +305,44 @@ static void test_half_close(void **state)
 	world_free(w);
 }
 
-/* With a way of their own large ones neither wait for small ones nor the other way round. */
-static void test_two_ways(void **state)
+/* With ways of their own large ones neither wait for small ones nor the other way round. */
+static void test_ways(void **state)
 {
 	(void)state;
-	struct world *w = world_new_two_ways(NULL);
-	struct client c[4];
-	for (unsigned i = 0; i < 4; i++)
+	struct world *w = world_new_ways(NULL, 2);
+	struct client c[5];
+	for (unsigned i = 0; i < 5; i++)
 		c[i] = client_new(w);
 	send_large(&c[0], ADMIT_LARGE + 1000);
 	client_quiet(&c[0]);
-	assert_int_equal(w->fake.n_large, 1);
+	assert_non_null(w->fake.large[0].fn);
 	send_message(&c[1]);
 	client_quiet(&c[1]);
 	assert_non_null(w->fake.admit_fn); /* sent, though the large one is not committed */
 	fake_commit(w, NULL);
 	client_expect(&c[1], "250 ");
-	send_large(&c[2], ADMIT_LARGE + 1000); /* waits for the first large one alone */
+	send_large(&c[2], ADMIT_LARGE + 1000); /* nor does it wait for the other large one */
 	client_quiet(&c[2]);
-	send_message(&c[3]);
+	assert_non_null(w->fake.large[1].fn);
+	send_large(&c[3], ADMIT_LARGE + 1000); /* this one waits for either */
 	client_quiet(&c[3]);
-	assert_int_equal(w->fake.n_rows, 3);
-	fake_commit_large(w);
-	client_expect(&c[0], "250 ");
+	send_message(&c[4]);
+	client_quiet(&c[4]);
 	assert_int_equal(w->fake.n_rows, 4);
-	assert_true(w->fake.rows[3].body.n > ADMIT_LARGE);
+	fake_commit_large(w, 1);
+	client_expect(&c[2], "250 ");
+	client_quiet(&c[0]);
+	assert_int_equal(w->fake.n_rows, 5);
+	assert_true(w->fake.rows[4].body.n > ADMIT_LARGE);
 	/* what is in flight when the database goes is answered by its own commit */
 	ingress_database(w->in, false);
 	fake_commit(w, NULL);
-	fake_commit_large(w);
+	client_expect(&c[4], "250 ");
+	fake_commit_large(w, 0);
+	client_expect(&c[0], "250 ");
+	fake_commit_large(w, 1);
 	client_expect(&c[3], "250 ");
-	client_expect(&c[2], "250 ");
-	for (unsigned i = 0; i < 4; i++)
+	for (unsigned i = 0; i < 5; i++)
 		client_free(&c[i]);
 	assert_true(idle(w));
 	world_free(w);
@@ -679,7 +685,7 @@ int main(void)
 		cmocka_unit_test(test_dsn_and_helo),
 		cmocka_unit_test(test_batches),
 		cmocka_unit_test(test_batch_limits),
-		cmocka_unit_test(test_large_turns), cmocka_unit_test(test_two_ways),
+		cmocka_unit_test(test_large_turns), cmocka_unit_test(test_ways),
 		cmocka_unit_test(test_client_gone),
 		cmocka_unit_test(test_half_close),
 		cmocka_unit_test(test_budget), cmocka_unit_test(test_budget_of_envelopes),
