@@ -1027,6 +1027,29 @@ static void test_a_page_is_not_believed(void **state)
 	munmap(page, WIRE_PAGE_SIZE);
 }
 
+/* A stage whose own module did harm shares no process: others' workers avoid it, its own go on with nothing. */
+static void test_harm_at_home_ends_fusion(void **state)
+{
+	static const int64_t row = 41;
+	struct wire_page *page;
+	(void)state;
+	claim_gives(&row, 1);
+	int w = worker_with_page(0, &page, true);
+	wire_page_hop(page, 41, 0, now_us, "init", "pepsi-stage-x", "2.1");
+	munmap(page, WIRE_PAGE_SIZE);
+	close(w);
+	dispatch_worker_exited(d, next_pid, SIGSEGV);
+	spin();
+	db.blame_fn(db.blame_arg, STORE_OK, false);
+	db.blame_fn = NULL;
+	claim_gives(&row, 1);
+	w = worker_with_page(sp.starts - 1, &page, true);
+	assert_true(wire_page_avoids(page, "bounce"));
+	assert_true(wire_page_avoids(page, "init"));
+	munmap(page, WIRE_PAGE_SIZE);
+	close(w);
+}
+
 static void test_backtrace_in_the_report(void **state)
 {
 	static const int64_t row = 41;
@@ -1104,6 +1127,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_fused_hops_are_counted, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_overrun_of_a_fused_stage, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_page_is_not_believed, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_harm_at_home_ends_fusion, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_backtrace_in_the_report, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_stop, setup, teardown),
 	};
