@@ -297,6 +297,8 @@ static bool src_healthy(void *arg, char *reason, size_t size)
 		snprintf(reason, size, "the database is away: mail is answered 451");
 	else if (!r->db_up[DB_DISPATCH])
 		snprintf(reason, size, "the dispatcher's database connection is away");
+	else if (!dispatch_ready(r->dispatch))
+		snprintf(reason, size, "the dispatcher has not begun (does another pepsid use this database?)");
 	else
 		return true;
 	return false;

@@ -37,6 +37,8 @@ void dispatch_free(struct dispatch *d);
 int dispatch_start(struct dispatch *d, struct store_conn *db);
 /* The connection came or went. On the first time up, rows left `running` by a former life become pending. */
 void dispatch_database(struct dispatch *d, bool up);
+/* Is it at work: connected, the only dispatcher of this database, recovered? */
+bool dispatch_ready(const struct dispatch *d);
 /* Somebody says there may be pending rows; stage NULL: anywhere. */
 void dispatch_wake(struct dispatch *d, const char *stage);
 /* New configuration: workers are retired after what they hold, their successors read it. */

@@ -131,6 +131,8 @@ struct dispatch {
 	struct event_base *base;
 	struct dispatch_spawner sp;
 	struct store_conn *db;
+	bool connected;         /* the connection is there; db_up: and it is the database's one dispatcher */
+	bool locking, other_said;
 	bool db_up, recovered, recovering, stopping;
 	const struct config *config;
 	struct stage_list stages;
@@ -142,10 +144,11 @@ struct dispatch {
 	struct event *turn;     /* end of the loop turn: deal out, send, claim */
 	struct event *tick;
 	struct event *due;      /* the next paused row's time */
+	struct event *lock;     /* asks again to be the dispatcher */
 	bool claiming, due_running, due_wanted, sweeping;
 	unsigned repairs_running;
 	struct claim_call *claim;
-	int64_t last_poll, last_sweep, last_flush;
+	int64_t last_poll, last_sweep, last_flush, lock_since;
 	int64_t poll_interval_us, idle_timeout_us, cooldown_us, half_life_us, last_decay;
 	unsigned fifo_percent;
 	unsigned max_crashes;

@@ -36,9 +36,19 @@ void dispatch_wake(struct dispatch *d, const char *name)
 	dispatch_turn_soon(d);
 }
 
-void dispatch_wake_sink(void *d, const char *stage)
+static void told(void *arg, enum store_rc rc, const char *err)
 {
+	(void)arg;
+	(void)rc; /* the heartbeat finds the row too */
+	(void)err;
+}
+
+void dispatch_wake_sink(void *arg, const char *stage)
+{
+	struct dispatch *d = arg;
 	dispatch_wake(d, stage);
+	if (d->connected && d->other_said) /* another process dispatches: it listens */
+		store_notify(d->db, told, NULL);
 }
 
 /* ---- paused rows */
@@ -228,14 +238,11 @@ static void recovered(void *arg, enum store_rc rc, unsigned n)
 	dispatch_due_soon(d);
 }
 
-void dispatch_database(struct dispatch *d, bool up)
+/* The connection is there and ours: the books of this process and the database are brought together. */
+static void begin(struct dispatch *d)
 {
 	struct stage *st;
-	d->db_up = up;
-	if (!up) {
-		/* answers to what was under way have come as STORE_AWAY */
-		return;
-	}
+	d->db_up = true;
 	if (!d->recovered) {
 		if (!d->recovering) {
 			d->recovering = true;
@@ -253,6 +260,59 @@ void dispatch_database(struct dispatch *d, bool up)
 	d->last_sweep = clock_mono_us() - ORPHAN_SWEEP_US + US_PER_S; /* answers may have been lost: sweep in a second */
 	dispatch_wake(d, NULL);
 	dispatch_due_soon(d);
+}
+
+static void lock_later(struct dispatch *d, int ms)
+{
+	struct timeval tv = { .tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000 };
+	event_add(d->lock, &tv);
+}
+
+static void locked(void *arg, enum store_rc rc, bool got)
+{
+	struct dispatch *d = arg;
+	d->locking = false;
+	if (rc == STORE_AWAY || !d->connected)
+		return;
+	if (rc == STORE_OK && got) {
+		if (d->other_said)
+			log_info(NULL, "event=dispatcher hint=\"the other one is gone\"");
+		d->other_said = false;
+		begin(d);
+		return;
+	}
+	/* a predecessor that has just died holds on until the server notices */
+	if (!d->other_said && clock_mono_us() - d->lock_since > 3 * US_PER_S) {
+		d->other_said = true;
+		log_error(NULL, "event=other-dispatcher hint=\"another pepsid dispatches from this database; this one accepts mail, "
+				"claims nothing, and asks again each second\"");
+	}
+	lock_later(d, d->other_said ? 1000 : 100);
+}
+
+static void on_lock(evutil_socket_t fd, short what, void *arg)
+{
+	struct dispatch *d = arg;
+	(void)fd;
+	(void)what;
+	if (!d->connected || d->db_up || d->locking)
+		return;
+	d->locking = true;
+	store_lock_dispatcher(d->db, locked, d);
+}
+
+void dispatch_database(struct dispatch *d, bool up)
+{
+	d->connected = up;
+	d->db_up = false;
+	d->lock_since = clock_mono_us();
+	if (up) /* when it went, answers to what was under way have come as STORE_AWAY */
+		on_lock(-1, 0, d);
+}
+
+bool dispatch_ready(const struct dispatch *d)
+{
+	return d->db_up && d->recovered;
 }
 
 /* ---- stages from the configuration */
@@ -335,7 +395,8 @@ struct dispatch *dispatch_new(struct event_base *base, const struct config *c, c
 	d->turn = event_new(base, -1, 0, on_turn, d);
 	d->tick = event_new(base, -1, EV_PERSIST, on_tick, d);
 	d->due = event_new(base, -1, 0, on_due, d);
-	if (dispatch_claim_init(d) || !d->turn || !d->tick || !d->due || configure(d, c)) {
+	d->lock = event_new(base, -1, 0, on_lock, d);
+	if (dispatch_claim_init(d) || !d->turn || !d->tick || !d->due || !d->lock || configure(d, c)) {
 		dispatch_free(d);
 		return NULL;
 	}
@@ -459,6 +520,7 @@ static void finish_stop(struct dispatch *d)
 	d->stop_done = NULL;
 	event_del(d->tick);
 	event_del(d->due);
+	event_del(d->lock);
 	done(d->stop_arg);
 }
 
@@ -517,6 +579,8 @@ void dispatch_free(struct dispatch *d)
 		event_free(d->tick);
 	if (d->due)
 		event_free(d->due);
+	if (d->lock)
+		event_free(d->lock);
 	map_done(&d->flights);
 	map_done(&d->pids);
 	free(d->sour);

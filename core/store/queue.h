@@ -36,6 +36,11 @@ void store_admit(struct store_conn *c, const struct store_message *msgs, size_t 
 
 /* --- dispatcher (role pepsi) --- */
 
+/* Makes this connection the dispatcher's, for as long as it lives: there is exactly one per database. got is false when another
+ * connection is. */
+typedef void (*store_lock_fn)(void *arg, enum store_rc rc, bool got);
+void store_lock_dispatcher(struct store_conn *c, store_lock_fn fn, void *arg);
+
 /* What a claim asks for one stage: up to `limit` pending rows become running, of these up to `fifo` simply the oldest, the
  * others by fair share: the row whose sender would be furthest behind comes first. A sender's account is that of the
  * book, else floor_us; each row taken counts cost_us ahead. */

@@ -15,6 +15,7 @@ struct queue_call {
 		store_count_fn count;
 		store_still_fn still;
 		store_blame_fn blame;
+		store_lock_fn lock;
 	} fn;
 	void *arg;
 	void *rows;
@@ -33,6 +34,35 @@ static struct queue_call *queue_call_new(void (*done)(struct call *, enum store_
 		q->arg = arg;
 	}
 	return q;
+}
+
+/* --- one dispatcher --- */
+
+static void lock_result(struct call *call, unsigned stmt, const PGresult *res)
+{
+	(void)stmt;
+	((struct queue_call *)call)->a = PQntuples(res) == 1 && result_bool(res, 0, 0);
+}
+
+static void lock_done(struct call *call, enum store_rc rc, const char *err)
+{
+	struct queue_call *q = (struct queue_call *)call;
+
+	(void)err;
+	q->fn.lock(q->arg, rc, rc == STORE_OK && q->a);
+}
+
+void store_lock_dispatcher(struct store_conn *c, store_lock_fn fn, void *arg)
+{
+	struct queue_call *q = queue_call_new(lock_done, lock_result, arg);
+
+	if (!q) {
+		fn(arg, STORE_FULL, false);
+		return;
+	}
+	q->fn.lock = fn;
+	call_add(&q->call, STMT_LOCK_DISPATCHER);
+	call_send(c, &q->call);
 }
 
 /* --- claim --- */

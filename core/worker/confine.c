@@ -27,6 +27,14 @@
 #define REFUSE(nr, e) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (nr), 0, 1), FAIL(e)
 #define ONLY_SELF(nr) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (nr), 0, 4), ARG(0), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, self, 1, 0), FAIL(EPERM), ALLOW
 
+#ifdef ARCH
+static int install(struct sock_filter *rules, unsigned short n)
+{
+	struct sock_fprog all = { n, rules };
+	return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &all);
+}
+#endif
+
 int confine(bool helpers)
 {
 #ifdef ARCH
@@ -40,13 +48,6 @@ int confine(bool helpers)
 		BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x40000000, 0, 1), /* x32: the same calls by other numbers */
 		FAIL(ENOSYS),
 #endif
-		ONLY_SELF(SYS_kill),
-		ONLY_SELF(SYS_tgkill),
-		ONLY_SELF(SYS_rt_sigqueueinfo),
-		ONLY_SELF(SYS_rt_tgsigqueueinfo),
-		REFUSE(SYS_tkill, EPERM),
-		REFUSE(SYS_pidfd_open, EPERM),
-		REFUSE(SYS_pidfd_send_signal, EPERM),
 		REFUSE(SYS_process_vm_readv, EPERM),
 		REFUSE(SYS_process_vm_writev, EPERM),
 		REFUSE(SYS_unshare, EPERM),
@@ -56,14 +57,27 @@ int confine(bool helpers)
 		REFUSE(SYS_perf_event_open, EPERM),
 		REFUSE(SYS_userfaultfd, EPERM),
 		REFUSE(SYS_io_uring_setup, EPERM), /* would get around this filter */
-		REFUSE(SYS_setpgid, EPERM), /* its group is how it is found when it is to go */
-		REFUSE(SYS_setsid, EPERM),
 #ifndef PEPSI_SANITIZED /* the leak checker traces its own process */
 		REFUSE(SYS_ptrace, EPERM),
 #endif
 		ALLOW,
 	};
-	/* glibc falls back to clone() then, whose flags can be looked at */
+	/* whoever has children must be able to end them, and may give them groups of their own */
+	struct sock_filter no_signals[] = {
+		FIELD(nr),
+		ONLY_SELF(SYS_kill),
+		ONLY_SELF(SYS_tgkill),
+		ONLY_SELF(SYS_rt_sigqueueinfo),
+		ONLY_SELF(SYS_rt_tgsigqueueinfo),
+		REFUSE(SYS_tkill, EPERM),
+		REFUSE(SYS_pidfd_open, EPERM),
+		REFUSE(SYS_pidfd_send_signal, EPERM),
+		REFUSE(SYS_setpgid, EPERM), /* its group is how it is found when it is to go */
+		REFUSE(SYS_setsid, EPERM),
+		ALLOW,
+	};
+#ifndef PEPSI_SANITIZED /* the leak checker and the symbolizer are children */
+	/* ENOSYS: glibc falls back to clone() then, whose flags can be looked at */
 	struct sock_filter no_children[] = {
 		FIELD(nr),
 		REFUSE(SYS_clone3, ENOSYS),
@@ -79,14 +93,12 @@ int confine(bool helpers)
 		FAIL(EPERM),
 		ALLOW,
 	};
-	struct sock_fprog all = { sizeof common / sizeof *common, common };
-	struct sock_fprog childless = { sizeof no_children / sizeof *no_children, no_children };
-#ifdef PEPSI_SANITIZED
-	helpers = true; /* the leak checker and the symbolizer are children */
-#endif
-	if (!helpers && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &childless))
+	if (!helpers && install(no_children, sizeof no_children / sizeof *no_children))
 		return -1;
-	return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &all);
+#endif
+	if (!helpers && install(no_signals, sizeof no_signals / sizeof *no_signals))
+		return -1;
+	return install(common, sizeof common / sizeof *common);
 #else
 	(void)helpers;
 	errno = ENOSYS;

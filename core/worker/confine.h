@@ -5,9 +5,9 @@
 
 #include <stdbool.h>
 
-/* From here on, for good: signals go to this very process only, no tracing and no reading of others, no name spaces; and
- * without `helpers` (PEPSI_CAP_HELPER) no fork and no exec either. Threads stay possible. Needs no_new_privs. 0, or -1
- * (errno): this kernel has no seccomp filters. */
+/* From here on, for good: no tracing and no reading of others, no name spaces; and without `helpers` (PEPSI_CAP_HELPER) no
+ * fork, no exec, and signals to this very process only. Threads stay possible. Needs no_new_privs. 0, or -1 (errno): this
+ * kernel has no seccomp filters. */
 int confine(bool helpers);
 
 #endif

@@ -110,6 +110,33 @@ def database_stopped(t):
     d.stop()
 
 
+def two_on_one_database(t):
+    """A second pepsid on the same database by mistake: it says so, is not healthy and claims nothing; mail it accepts is
+    delivered by the first, once. When the first ends, the second takes over."""
+    cluster, sink = Cluster(t), pepsi.Sink(t)
+    stages = pepsi.smarthost("init", sink.port) + pepsi.bounce()
+    more = "[pepsi-postgres]\nCONFIG = %s\n" % cluster.uri
+    first = pepsi.Pepsid(t, stages, more=more)
+    second = pepsi.Pepsid(t, stages, more=more, start=False)
+    second.start(wait=False)
+    pepsi.wait_for("the second one says that there is another", lambda: "other-dispatcher" in open(second.log, errors="replace").read(), 30)
+    status, body = second.http_get("/healthz")
+    pepsi.check(status == 503 and "another pepsid" in body, "/healthz of the second: %d %s" % (status, body))
+    tokens = ["two%d" % i for i in range(40)]
+    for i, token in enumerate(tokens):
+        (second if i % 2 else first).accept("sender@example.test", "rcpt@far.test", pepsi.message(token))
+    pepsi.wait_for("all are delivered", lambda: not set(tokens) - set(sink.tokens()), 60)
+    first.wait_empty(30)
+    got = [x for x in sink.tokens() if x in tokens]
+    pepsi.check(len(got) == len(tokens), "%d deliveries of %d messages" % (len(got), len(tokens)))
+    pepsi.check(not any(s["workers"] for s in second.status()["stages"]), "the second one has workers")
+    first.stop()
+    second.accept("sender@example.test", "rcpt@far.test", pepsi.message("after"))
+    pepsi.wait_for("the second takes over", lambda: "after" in sink.tokens(), 30)
+    pepsi.wait_for("and is healthy", lambda: second.http_get("/healthz")[0] == 200, 10)
+    second.stop()
+
+
 def database_frozen(t):
     """The private cluster hangs (SIGSTOP): sessions get 4xx in finite time; on SIGCONT all is well again."""
     sink = pepsi.Sink(t)
@@ -241,4 +268,4 @@ def disk_full(t):
 
 
 pepsi.own_mounts(__file__)
-pepsi.main(__file__, [database_stopped, database_frozen, next_hop_refusing, next_hop_hanging, lmtp_down, disk_full])
+pepsi.main(__file__, [database_stopped, two_on_one_database, database_frozen, next_hop_refusing, next_hop_hanging, lmtp_down, disk_full])

@@ -36,6 +36,7 @@ def strangers(module):
 
 def harm_nobody_else(t):
     path = modules()
+    mine = os.path.join(path.split(":")[1], "pepsi-stage-bad-wild.so")  # of this build: others may be tested at the same time
     t.environment["ASAN_OPTIONS"] += ":handle_segv=0"  # a crash on purpose is to be the signal it would be without
     sink = pepsi.Sink(t)
     stages = ("[stage-init]\nPROGRAM = pepsi-stage-bad-wild\nDEPTH = 1\nNEXT_STAGE = out\nPARALLELISM = 3\nMAX_RUNTIME = 2 s\n\n"
@@ -68,11 +69,12 @@ def harm_nobody_else(t):
     for token in set(sink.tokens()):
         pepsi.check(sink.tokens().count(token) == 1, "%s arrived %d times" % (token, sink.tokens().count(token)))
     # close() of the module never returns: idle workers must go all the same
-    pepsi.wait_for("no worker left, nor what it forked", lambda: not strangers("pepsi-stage-bad-wild"), 40, 0.2)
+    pepsi.wait_for("no worker left, nor what it forked", lambda: not strangers(mine), 40, 0.2)
     d.accept("sender@example.test", "rcpt@far.test", pepsi.message("after"))
     pepsi.wait_for("mail after all that", lambda: "after" in sink.tokens(), 20)
     d.stop()
-    pepsi.check(not strangers("pepsi-stage-bad-wild"), "processes of the module survived the daemon")
+    left = strangers(mine)
+    pepsi.check(not left, "processes of the module survived the daemon: %s" % [(p, pepsi.proc_cmdline(p)) for p in left])
 
 
 pepsi.main(__file__, [harm_nobody_else])

@@ -63,7 +63,7 @@ struct pepsi_str {
 #define PEPSI_CAP_DELIVER (UINT64_C(1) << 0)    /* finish() means delivered; without it, discarded (statistics) */
 #define PEPSI_CAP_NET (UINT64_C(1) << 1)        /* opens network sockets */
 #define PEPSI_CAP_DB (UINT64_C(1) << 2)         /* asks for host->database() */
-#define PEPSI_CAP_HELPER (UINT64_C(1) << 3)     /* executes a helper program */
+#define PEPSI_CAP_HELPER (UINT64_C(1) << 3)     /* forks, or executes a helper program; without it the kernel refuses both */
 #define PEPSI_CAP_FILES (UINT64_C(1) << 4)      /* opens files of its own */
 #define PEPSI_CAP_CONCURRENT (UINT64_C(1) << 5) /* reserved: many messages at once from an event loop */
 #define PEPSI_CAP_BOUNCE (UINT64_C(1) << 6)     /* turns messages into delivery status notifications (clear_state) */

@@ -54,6 +54,22 @@ static struct {
 	struct store_stage_delta delta;
 } db;
 
+static bool another_holds_the_lock;
+static unsigned notified;
+
+void store_notify(struct store_conn *c, store_done_fn fn, void *arg)
+{
+	(void)c;
+	notified++;
+	fn(arg, STORE_OK, NULL);
+}
+
+void store_lock_dispatcher(struct store_conn *c, store_lock_fn fn, void *arg)
+{
+	(void)c;
+	fn(arg, STORE_OK, !another_holds_the_lock);
+}
+
 void store_claim(struct store_conn *c, const struct store_claim_stage *stages, size_t n, const struct store_claim_book *book,
     size_t n_book, store_claim_fn fn, void *arg)
 {
@@ -334,6 +350,33 @@ static void test_no_reserve_over_waiting_rows(void **state)
 }
 
 /* A sender whose row was left to the database does not overtake it with the next. */
+/* Two pepsids on one database: the second claims nothing and promises nothing until the first is gone. */
+static void test_only_one_dispatcher(void **state)
+{
+	(void)state;
+	unsigned claims = db.claims;
+	dispatch_database(d, false);
+	another_holds_the_lock = true;
+	dispatch_database(d, true);
+	spin();
+	dispatch_wake(d, NULL);
+	spin();
+	assert_int_equal(db.claims, claims);
+	assert_false(dispatch_reserve(d, "init", "k", 1));
+	assert_false(dispatch_ready(d));
+	assert_int_equal(notified, 0);
+	now_us += 4 * US_PER_S;
+	event_active(d->lock, 0, 0);
+	spin();
+	dispatch_wake_sink(d, "init"); /* the other one is told of rows that come in here */
+	assert_int_equal(notified, 1);
+	another_holds_the_lock = false;
+	event_active(d->lock, 0, 0);
+	spin();
+	assert_true(dispatch_ready(d));
+	assert_int_equal(db.claims, claims + 1);
+}
+
 static void test_no_overtaking_of_ones_own(void **state)
 {
 	(void)state;
@@ -1100,6 +1143,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_hand_off, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_no_reserve_over_waiting_rows, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_only_one_dispatcher, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_no_overtaking_of_ones_own, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_least_served_is_next, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_suspect_does_not_hold_up_others, setup, teardown),
