@@ -285,8 +285,12 @@ int boot_state_dir(const struct table *t)
 		    log_qz(path), (unsigned)st.st_uid, t->cluster.name);
 		return -1;
 	}
-	if (make_dir(t->state_dir, 0755, &t->cluster) || check_reach(t->state_dir, &t->cluster) ||
-	    check_reach(t->state_dir, &t->reactor))
+	/* As root the folder itself stays root's: the configuration may lie in it, and whoever could replace that would
+	 * be root at the next start. Only what is below belongs to the accounts. */
+	const struct account root = { .name = "root" }, *top = geteuid() == 0 ? &root : &t->cluster;
+	if (make_dir(t->state_dir, 0755, top) || check_reach(t->state_dir, &t->cluster) || check_reach(t->state_dir, &t->reactor))
+		return -1;
+	if (t->embedded && make_dir(path, 0700, &t->cluster))
 		return -1;
 	snprintf(path, sizeof path, "%s/run", t->state_dir);
 	if (make_dir(path, 0755, &t->cluster))

@@ -37,7 +37,7 @@ enum {
 	STATS_FLUSH_US = 60 * 1000 * 1000,
 	ORPHAN_SWEEP_US = 120 * 1000 * 1000,
 	EARLY_KILLS_MAX = 5,
-	UNFUSED_US = 600 * 1000 * 1000, /* a stage that did harm in another stage's worker runs in its own for so long */
+	UNFUSED_US = 600 * 1000 * 1000, /* a stage whose module did harm runs alone in its own workers for so long */
 	PAGE_HOPS_MAX = 32,             /* stages a worker may fuse into one pass: worker/pass.h */
 	STARTING_MAX = 64,              /* requests for workers under way, in all: what the spawner's channel surely holds */
 	LEAVE_US = 15 * 1000 * 1000,    /* a worker without work that is to go has so long for its close() */
@@ -115,7 +115,7 @@ struct stage {
 	int64_t avg_us;         /* moving mean of worker time per message; 0: unknown */
 
 	uint64_t done, crashes, kills, errors, hand_offs, claims;
-	int64_t unfused_until;  /* 0: any stage's worker may run it */
+	int64_t unfused_until;  /* 0: it may share a process with others */
 	uint64_t fused;         /* of done: in the pass of a stage before, by another stage's worker */
 	int64_t d_messages, d_time_us, d_kills, d_crashes; /* not yet flushed */
 };
@@ -212,7 +212,8 @@ int64_t page_overrun(struct dispatch *d, const struct worker *w, int64_t now, co
 /* The report on a dead worker for state.dispatch_error (pepsi.state(7)); signal 0: none. The caller puts it. */
 struct json_object *page_report(const struct worker *w, const char *what, int signal);
 void page_log(const struct worker *w);
-/* The worker died or was killed: if it was at another stage than its own, that one is not fused for a while. */
+/* The worker died or was killed with a message in hand: the stage that was running does not share a process for a while, neither
+ * in another stage's worker nor with others in its own. */
 void page_blame(struct dispatch *d, const struct worker *w);
 /* Stages whose time is up may be fused again. */
 void page_tick(struct dispatch *d, int64_t now);

@@ -20,6 +20,8 @@ static void put_avoided(const struct dispatch *d, struct worker *w)
 {
 	const struct stage *st;
 	unsigned n = 0;
+	if (w->stage->unfused_until)
+		wire_page_avoid(w->page, n++, "*");
 	TAILQ_FOREACH(st, &d->stages, link)
 		if (st->unfused_until && n < WIRE_PAGE_AVOID_MAX)
 			wire_page_avoid(w->page, n++, st->name);
@@ -43,11 +45,12 @@ void page_blame(struct dispatch *d, const struct worker *w)
 	if (!w->page)
 		return;
 	wire_page_read(w->page, &c);
-	struct stage *st = c.id && c.hop ? dispatch_stage_find(d, c.stage) : NULL;
-	if (!st || st == w->stage)
+	struct stage *st = !c.id ? NULL : c.hop ? dispatch_stage_find(d, c.stage) : w->stage;
+	if (!st)
 		return;
-	log_warn(NULL, "stage=%s event=not-fused for_s=%d reason=\"it did harm in a worker of stage %s\"", st->name, UNFUSED_US / 1000000,
-	    w->stage->name);
+	if (!st->unfused_until)
+		log_warn(NULL, "stage=%s event=not-fused for_s=%d reason=\"it did harm in a worker of stage %s\"", st->name, UNFUSED_US / 1000000,
+		    w->stage->name);
 	st->unfused_until = clock_mono_us() + UNFUSED_US;
 	tell_avoided(d);
 }

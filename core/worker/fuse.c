@@ -19,6 +19,7 @@ struct follower {
 	int64_t rests_until;
 	int64_t avg_us;
 	int64_t left;          /* of MAX_MESSAGES */
+	uint32_t runs;
 };
 
 struct fuse {
@@ -97,6 +98,7 @@ static bool load(struct fuse *f, struct follower *w)
 	w->conf.database = f->s.database;
 	w->conf.database_arg = f->s.database_arg;
 	fuse_env(&w->env, f->s.c, &w->mod, &w->conf);
+	w->env.runs = &w->runs;
 	w->left = config_int(f->s.c, section, "MAX_MESSAGES");
 	w->env.more = f->own->more;
 	w->env.more_arg = f->own->more_arg;

@@ -7,7 +7,7 @@
  *   - it did not run in this pass before (a loop goes through the queue, where others get their turn), and the chain is shorter
  *     than PASS_HOPS_MAX;
  *   - nothing bad is known: the row never cost a worker its life (state.dispatch_error), and the dispatcher has not seen that
- *     stage crash or overrun in a worker of another stage lately;
+ *     stage, or the worker's own, crash or overrun lately;
  *   - it did not run MAX_MESSAGES times here: then this worker is worn, and asks to be replaced;
  *   - it is quick here: one that takes FUSE_SLOW_US on average is left to its own workers for FUSE_REST_US, so that a next
  *     hop which answers slowly keeps its own PARALLELISM busy and not that of the stages before it.

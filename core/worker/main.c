@@ -143,7 +143,9 @@ static int run_stage(const struct config *c, const char *stage, int channel, int
 	char err[256] = "";
 	bool durable = config_int(c, "pepsi-postgres", "DURABLE_COMPLETION");
 	struct worker_env env;
+	uint32_t runs = 0;
 	fuse_env(&env, c, mod, conf);
+	env.runs = &runs;
 	struct run *r = calloc(1, sizeof *r);
 	int ret = EXIT_CANNOT_START;
 	struct store_worker *sw = store_for(c, stage, durable, err, sizeof err);

@@ -41,6 +41,7 @@ struct worker_env {
 	const char *stage;
 	const char *next;     /* NEXT_STAGE or NULL */
 	const char *bounce;   /* BOUNCE_STAGE or NULL */
+	uint32_t *runs;       /* hops that ended well in this process; NULL: not counted */
 	int64_t lifetime_s;   /* MAX_LIFETIME */
 	int64_t runtime_ms;   /* MAX_RUNTIME */
 	bool success_dsn;     /* ORIGINATE_SUCCESS_DSN */

@@ -176,6 +176,8 @@ void run_over(struct run *r, struct item *it, struct pepsi_msg *m)
 	r->caps |= m->caps;
 	for (size_t i = 0; i <= m->n_hops; i++) {
 		const struct worker_env *env = i < m->n_hops ? m->hops[i].env : m->env;
+		if (env->runs && *env->runs < RUN_PROVEN)
+			++*env->runs;
 		if (!(env->mod->stage.caps & RUN_EFFECT))
 			continue;
 		r->effects_mixed |= r->effect && r->effect != env;
@@ -218,7 +220,8 @@ bool run_before_hop(void *arg, const struct worker_env *hop)
 		return false;
 	if (!r->n_slots)
 		return true;
-	bool foreign = r->effect && (r->effects_mixed || r->effect != hop);
+	bool proven = hop->runs && *hop->runs >= RUN_PROVEN;
+	bool foreign = r->effect && !proven && (r->effects_mixed || r->effect != hop);
 	bool stalls = (hop->mod->stage.caps | r->caps) & RUN_EFFECT && clock_mono_us() - r->first_us >= RUN_HOLD_EFFECT_US;
 	if (foreign || stalls)
 		r->lost |= run_commit(r) != 0;

@@ -11,8 +11,10 @@ enum {
 	RUN_HOLD_US = 20 * 1000,            /* an outcome waits no longer than this for others: a crash would repeat it */
 	RUN_SLOW_US = 5 * 1000,             /* a module that takes longer is committed at once: waiting gains nothing there */
 	/* A hop with effects outside (RUN_EFFECT) can stall for as long as MAX_RUNTIME lets it, and any hop can crash. Before one
-	 * begins, outcomes with effects are committed when they have waited this long, or when they are another module's:
-	 * so what a stall holds up, and a crash repeats, is what the same module did within so many microseconds. */
+	 * begins, outcomes with effects are committed when they have waited this long; and at once when they are another module's,
+	 * until this one has run RUN_PROVEN times here without harm. So what a stall holds up, and a crash repeats, is what was
+	 * done within so many microseconds, however fast the passes are, and nothing where a module is new. */
+	RUN_PROVEN = 200,
 	RUN_HOLD_EFFECT_US = 4 * 1000,
 };
 #define RUN_EFFECT (PEPSI_CAP_DELIVER | PEPSI_CAP_NET | PEPSI_CAP_FILES | PEPSI_CAP_HELPER)

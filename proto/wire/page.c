@@ -105,8 +105,10 @@ void wire_page_avoid(void *page, unsigned n, const char *stage)
 bool wire_page_avoids(const void *page, const char *stage)
 {
 	const char *at = (const char *)page + WIRE_PAGE_AVOID;
-	for (unsigned i = 0; i < WIRE_PAGE_AVOID_MAX; i++, at += WIRE_PAGE_NAME)
-		if (__atomic_load_n(at, __ATOMIC_ACQUIRE) == stage[0] && stage[0] && !strncasecmp(at, stage, WIRE_PAGE_NAME))
+	for (unsigned i = 0; i < WIRE_PAGE_AVOID_MAX; i++, at += WIRE_PAGE_NAME) {
+		char first = __atomic_load_n(at, __ATOMIC_ACQUIRE);
+		if (first && ((first == '*' && !at[1]) || !strncasecmp(at, stage, WIRE_PAGE_NAME)))
 			return true;
+	}
 	return false;
 }

@@ -50,7 +50,7 @@ void wire_page_hop(struct wire_page *p, int64_t id, uint32_t hop, int64_t since,
 void wire_page_read(const struct wire_page *p, struct wire_page_copy *ret);
 /* The i-th line of the backtrace into out (cleaned likewise); false: there are no more. page has WIRE_PAGE_SIZE octets. */
 bool wire_page_frame(const void *page, unsigned i, char *out, size_t size);
-/* Dispatcher: the n-th stage to be avoided ("": none). Worker: is it one of them? */
+/* Dispatcher: the n-th stage to be avoided ("": none, "*": every one). Worker: is it one of them? */
 void wire_page_avoid(void *page, unsigned n, const char *stage);
 bool wire_page_avoids(const void *page, const char *stage);
 

@@ -257,6 +257,8 @@ static void page(void **st)
 	assert_false(wire_page_avoids(&pg, ""));
 	wire_page_avoid(&pg, 0, "");
 	assert_false(wire_page_avoids(&pg, "relay"));
+	wire_page_avoid(&pg, 1, "*");
+	assert_true(wire_page_avoids(&pg, "relay"));
 }
 
 int main(void)

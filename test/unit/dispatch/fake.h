@@ -1,0 +1,311 @@
+/* What the tests of the dispatcher share: a fake store, fake workers (the other ends of socketpairs) and a fake clock, which
+ * stand before the real ones. Included by one test program each. */
+#ifndef TEST_DISPATCH_FAKE_H
+#define TEST_DISPATCH_FAKE_H
+
+#include "dispatch/dispatch_internal.h"
+
+#include "base/clock.h"
+#include "proto/wire/page.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#pragma GCC diagnostic ignored "-Wunused-function" /* each program uses some of it */
+
+/* ---- the clock: interposed */
+static int64_t now_us = 1000 * US_PER_S;
+
+int64_t clock_mono_us(void)
+{
+	return now_us;
+}
+
+int64_t clock_wall_us(void)
+{
+	return now_us;
+}
+
+/* ---- the store: what was asked last, and the callback to answer it with */
+static struct {
+	unsigned claims, releases, release_all, stills, blames, dues, flushes, orphans;
+	char claim_stage[8][32];
+	int32_t claim_limit[8];
+	size_t claim_n, n_book;
+	struct store_claim_book book;
+	store_claim_fn claim_fn;
+	void *claim_arg;
+	int64_t ids[64];
+	size_t n_ids;
+	store_count_fn release_fn;
+	void *release_arg;
+	store_still_fn still_fn;
+	void *still_arg;
+	store_blame_fn blame_fn;
+	void *blame_arg;
+	int64_t blame_id;
+	bool blame_overrun;
+	char report[8192];
+	struct store_stage_delta delta;
+} db;
+
+static bool another_holds_the_lock;
+static unsigned notified;
+
+void store_notify(struct store_conn *c, store_done_fn fn, void *arg)
+{
+	(void)c;
+	notified++;
+	fn(arg, STORE_OK, NULL);
+}
+
+void store_lock_dispatcher(struct store_conn *c, store_lock_fn fn, void *arg)
+{
+	(void)c;
+	fn(arg, STORE_OK, !another_holds_the_lock);
+}
+
+void store_claim(struct store_conn *c, const struct store_claim_stage *stages, size_t n, const struct store_claim_book *book,
+    size_t n_book, store_claim_fn fn, void *arg)
+{
+	(void)c;
+	db.claims++;
+	db.claim_n = n;
+	db.n_book = n_book;
+	db.book = n_book ? book[0] : (struct store_claim_book){ 0 };
+	for (size_t i = 0; i < n && i < 8; i++) {
+		snprintf(db.claim_stage[i], sizeof db.claim_stage[i], "%s", stages[i].stage);
+		db.claim_limit[i] = stages[i].limit;
+	}
+	db.claim_fn = fn;
+	db.claim_arg = arg;
+}
+
+void store_requeue_due(struct store_conn *c, store_due_fn fn, void *arg)
+{
+	(void)c;
+	(void)fn;
+	(void)arg;
+	db.dues++;
+}
+
+void store_release(struct store_conn *c, const int64_t *ids, size_t n, store_count_fn fn, void *arg)
+{
+	(void)c;
+	if (!n)
+		db.release_all++;
+	db.releases++;
+	for (size_t i = 0; i < n; i++)
+		db.ids[db.n_ids++ % 64] = ids[i];
+	db.release_fn = fn;
+	db.release_arg = arg;
+}
+
+void store_release_orphans(struct store_conn *c, const int64_t *known, size_t n, int64_t older_us, store_count_fn fn, void *arg)
+{
+	(void)c;
+	(void)known;
+	(void)n;
+	(void)older_us;
+	db.orphans++;
+	fn(arg, STORE_OK, 0);
+}
+
+void store_still_running(struct store_conn *c, const char *stage, const int64_t *ids, size_t n, store_still_fn fn, void *arg)
+{
+	(void)c;
+	(void)stage;
+	db.stills++;
+	db.n_ids = n;
+	for (size_t i = 0; i < n; i++)
+		db.ids[i] = ids[i];
+	db.still_fn = fn;
+	db.still_arg = arg;
+}
+
+void store_blame(struct store_conn *c, int64_t id, bool overrun, unsigned limit, const char *report, store_blame_fn fn, void *arg)
+{
+	(void)c;
+	assert_int_equal(limit, 3);
+	db.blames++;
+	db.blame_id = id;
+	db.blame_overrun = overrun;
+	snprintf(db.report, sizeof db.report, "%s", report);
+	db.blame_fn = fn;
+	db.blame_arg = arg;
+}
+
+void store_flush_stats(struct store_conn *c, const struct store_stage_delta *d, size_t n, int64_t failed, int64_t ser,
+    store_done_fn fn, void *arg)
+{
+	(void)c;
+	(void)failed;
+	(void)ser;
+	db.flushes++;
+	if (n)
+		db.delta = d[0];
+	fn(arg, STORE_OK, NULL);
+}
+
+/* ---- the spawner */
+static struct {
+	unsigned starts, kills;
+	uint32_t token[64];
+	char stage[64][32];
+	pid_t killed;
+} sp;
+
+static void fake_start(void *arg, uint32_t token, const char *stage)
+{
+	(void)arg;
+	snprintf(sp.stage[sp.starts % 64], 32, "%s", stage);
+	sp.token[sp.starts++ % 64] = token;
+}
+
+static void fake_kill(void *arg, pid_t pid, int sig)
+{
+	(void)arg;
+	assert_int_equal(sig, SIGKILL);
+	sp.kills++;
+	sp.killed = pid;
+}
+
+/* ---- one test's world */
+static struct event_base *base;
+static struct dispatch *d;
+static struct config *conf;
+static pid_t next_pid;
+
+static void spin(void)
+{
+	for (int i = 0; i < 5; i++)
+		event_base_loop(base, EVLOOP_NONBLOCK);
+}
+
+static int setup(void **state)
+{
+	static const struct dispatch_spawner ops = { NULL, fake_start, fake_kill };
+	struct config_faults *faults = config_faults_new();
+	(void)state;
+	memset(&db, 0, sizeof db);
+	memset(&sp, 0, sizeof sp);
+	next_pid = 100000;
+	conf = config_load("/dev/null", faults);
+	config_faults_free(faults);
+	assert_non_null(conf);
+	config_set(conf, "stage-init", "PROGRAM", "pepsi-stage-x");
+	config_set(conf, "stage-init", "PARALLELISM", "2");
+	config_set(conf, "stage-init", "QUEUE_LIMIT", "4");
+	config_set(conf, "stage-init", "MAX_MESSAGES", "5");
+	config_set(conf, "stage-init", "MAX_RUNTIME", "10 s");
+	config_set(conf, "stage-bounce", "PROGRAM", "pepsi-stage-y");
+	base = event_base_new();
+	d = dispatch_new(base, conf, &ops);
+	assert_non_null(d);
+	assert_int_equal(dispatch_start(d, NULL), 0);
+	dispatch_database(d, true);
+	assert_int_equal(db.release_all, 1);
+	db.release_fn(db.release_arg, STORE_OK, 0);
+	spin();
+	/* the first claim finds nothing: both stages are known to be empty then */
+	assert_int_equal(db.claims, 1);
+	assert_int_equal(db.claim_n, 2);
+	assert_int_equal(db.claim_limit[0], 8);
+	db.claim_fn(db.claim_arg, STORE_OK, NULL, 0);
+	spin();
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	if (db.blame_fn) /* as store_conn_close() would */
+		db.blame_fn(db.blame_arg, STORE_AWAY, false);
+	dispatch_free(d);
+	event_base_free(base);
+	config_free(conf);
+	return 0;
+}
+
+static void say(int fd, const char *lines)
+{
+	assert_int_equal(send(fd, lines, strlen(lines), 0), strlen(lines));
+	spin();
+}
+
+/* Answers the n-th request for a worker; returns the worker's end. */
+static int worker_begins(unsigned n)
+{
+	int sv[2];
+	assert_true(n < sp.starts);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sv), 0);
+	dispatch_worker_started(d, sp.token[n], ++next_pid, sv[0]);
+	spin();
+	return sv[1];
+}
+
+/* The same, and it says that its module is open. */
+static int worker_up(unsigned n)
+{
+	int w = worker_begins(n);
+	say(w, "2\n");
+	return w;
+}
+
+/* Ids (and contents) that wait at the worker's end. */
+static size_t got(int fd, int64_t *ids, size_t max, struct wire_item *last, struct arena *a)
+{
+	static char data[WIRE_DATAGRAM_MAX];
+	size_t n = 0;
+	ssize_t r;
+	while ((r = recv(fd, data, sizeof data, MSG_DONTWAIT)) > 0) {
+		struct str in = str_n(data, (size_t)r);
+		struct wire_item it;
+		while (wire_get(&in, a, &it) > 0) {
+			assert_true(n < max);
+			ids[n++] = it.id;
+			if (last)
+				*last = it;
+		}
+	}
+	return n;
+}
+
+static bool hand(int64_t id)
+{
+	struct str rcpt = STR("b@example.net");
+	struct wire_item it = { .id = id, .has_content = true, .mail_from = STR("a@example.org"), .rcpts = &rcpt, .n_rcpts = 1,
+		.state = STR("{}"), .headers = STR("Subject: x\r\n"), .body = STR("hello\r\n"), .body_size = 7 };
+	if (!dispatch_reserve(d, "init", "k", 100))
+		return false;
+	dispatch_hand_off(d, "init", "k", &it, -1);
+	return true;
+}
+
+static struct stage *init_stage(void)
+{
+	return dispatch_stage_find(d, "init");
+}
+
+static void claim_gives(const int64_t *ids, size_t n)
+{
+	struct store_claimed rows[16];
+	for (size_t i = 0; i < n; i++)
+		rows[i] = (struct store_claimed){ ids[i], 0, "crowd" };
+	dispatch_wake(d, "init");
+	spin();
+	db.claim_fn(db.claim_arg, STORE_OK, rows, n);
+	spin();
+}
+
+#endif
