@@ -5,6 +5,7 @@
 set -u
 "$PEPSI_MIGRATE" 2>/dev/null || exit 1
 export PGDATABASE=pepsi
+export PGOPTIONS='-c statement_timeout=40s' # a statement that waits for ever says which it was
 bad=0
 q() { psql -qXAt -v ON_ERROR_STOP=1 -c "$1"; }
 check() { # check WHAT WANT QUERY
