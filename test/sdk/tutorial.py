@@ -2,7 +2,8 @@
 """Types what doc/writing-a-stage.md says, from top to bottom, in an empty folder with the installed package alone:
 ```LANG file=NAME blocks are saved, ```sh run blocks are run, and each line of the ```text block behind one must be in its output.
 
-    tutorial.py DOCUMENT PREFIX"""
+    tutorial.py DOCUMENT PREFIX [FOLDER]     FOLDER, an empty one, is kept: there one can go on where the document does"""
+import contextlib
 import os
 import pathlib
 import re
@@ -13,7 +14,7 @@ import tempfile
 
 
 def main():
-    document, prefix = sys.argv[1:]
+    document, prefix, *keep = sys.argv[1:]
     link = tempfile.TemporaryDirectory(prefix="pepsi-sdk.")
     # an installed prefix has no blanks in its name; the build tree may have
     os.symlink(prefix, link.name + "/prefix")
@@ -26,7 +27,7 @@ def main():
             return 77
     blocks = re.findall(r"^```([^\n]*)\n(.*?)^```$", open(document, encoding="utf-8").read(), re.M | re.S)
     output, ran, checked = None, 0, 0
-    with tempfile.TemporaryDirectory(prefix="pepsi-sdk.") as folder:
+    with contextlib.nullcontext(keep[0]) if keep else tempfile.TemporaryDirectory(prefix="pepsi-sdk.") as folder:
         for info, text in blocks:
             if " file=" in info:
                 pathlib.Path(folder, info.split(" file=")[1]).write_text(text, encoding="utf-8")
