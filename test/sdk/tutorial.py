@@ -15,12 +15,14 @@ import tempfile
 
 def main():
     document, prefix, *keep = sys.argv[1:]
+    env = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}
     link = tempfile.TemporaryDirectory(prefix="pepsi-sdk.")
-    # an installed prefix has no blanks in its name; the build tree may have
-    os.symlink(prefix, link.name + "/prefix")
-    prefix = link.name + "/prefix"
-    pc = pathlib.Path(prefix, next(pathlib.Path(prefix + "/").rglob("pepsi-stage.pc")).relative_to(prefix)).parent
-    env = {"PATH": f"{prefix}/bin:{prefix}/sbin:" + os.environ["PATH"], "PKG_CONFIG_PATH": str(pc), "LC_ALL": "C.UTF-8"}
+    if prefix != "/usr": # there all is found without help
+        # an installed prefix has no blanks in its name; the build tree may have
+        os.symlink(prefix, link.name + "/prefix")
+        prefix = link.name + "/prefix"
+        pc = pathlib.Path(prefix, next(pathlib.Path(prefix + "/").rglob("pepsi-stage.pc")).relative_to(prefix)).parent
+        env |= {"PATH": f"{prefix}/bin:{prefix}/sbin:" + env["PATH"], "PKG_CONFIG_PATH": str(pc)}
     for tool in ("cc", "pkg-config"):
         if not shutil.which(tool):
             print(f"skipped: no {tool}")
