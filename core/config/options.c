@@ -3,6 +3,8 @@
  * Defaults say why in the help where the number is not obvious. */
 #include "schema.h"
 
+#include "proto/smtp/extensions.h"
+
 #define COUNT(a) (sizeof(a) / sizeof(*(a)))
 #define STRING(NAME, FLAGS, DEF, HELP) { NAME, PEPSI_OPT_STRING, FLAGS, DEF, 0, 0, NULL, HELP }
 #define INT(NAME, FLAGS, DEF, MIN, MAX, HELP) { NAME, PEPSI_OPT_INT, FLAGS, DEF, MIN, MAX, NULL, HELP }
@@ -85,8 +87,8 @@ static const struct pepsi_option listener[] = {
 	DURATION("SESSION_TIMEOUT", 0, "1 h", 10, 7 * DAY, "longest session, however busy: nobody holds a place by trickling"),
 	INT("MAX_ERRORS", 0, "20", 1, 10000, "errors and refusals in one session, then 421"),
 	INT("MAX_HOPS", 0, "50", 10, 1000, "Received fields in a message; more is a mail loop (RFC 5321 6.3)"),
-	LIST("EXTENSIONS", 0, "pipelining size 8bitmime smtputf8 enhancedstatuscodes dsn starttls",
-	    "pipelining size 8bitmime smtputf8 enhancedstatuscodes dsn starttls", "what EHLO offers; default: all there are"),
+	LIST("EXTENSIONS", 0, SMTP_EXT_DEFAULT_NAMES, SMTP_EXT_NAMES,
+	    "extensions of SMTP that EHLO offers and that are taken; some only inside or outside TLS, or to trusted clients"),
 	LIST("AUTH", 0, NULL, "plain login scram-sha-256 scram-sha-256-plus oauthbearer xoauth2 external",
 	    "ways to sign in, inside TLS only; default: plain login scram-sha-256 scram-sha-256-plus for submission and submissions, else none"),
 	LIST("PROXY_FROM", SCHEMA_F_NETWORKS, NULL, NULL,

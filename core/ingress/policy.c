@@ -200,7 +200,11 @@ void policy_event(struct session *s, const struct smtp_event *ev)
 		s->starttls = true;
 		break;
 	case SMTP_EV_VRFY:
+	case SMTP_EV_EXPN: /* 252 to both: nobody is told who lives here */
 		accept_usual(s);
+		break;
+	case SMTP_EV_XCLIENT: /* nobody is trusted with it */
+		reject(s, 550, "5.7.1", "Refused");
 		break;
 	case SMTP_EV_QUIT:
 		s->closing = true;

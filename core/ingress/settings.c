@@ -34,23 +34,13 @@ static char *postmaster_address(const struct terms *t, const char *domains)
 	return asprintf(&ret, "postmaster@%.*s", STR_ARG(domain)) < 0 ? NULL : ret;
 }
 
+/* The check of the configuration has refused unknown words: none is left here. */
 static unsigned extensions(const struct config *c, const char *section)
 {
-	static const struct {
-		const char *name;
-		unsigned flag;
-	} all[] = { { "pipelining", SMTP_EXT_PIPELINING }, { "size", SMTP_EXT_SIZE },
-		{ "8bitmime", SMTP_EXT_8BITMIME }, { "smtputf8", SMTP_EXT_SMTPUTF8 },
-		{ "enhancedstatuscodes", SMTP_EXT_ENHANCEDSTATUSCODES }, { "dsn", SMTP_EXT_DSN },
-		{ "starttls", SMTP_EXT_STARTTLS } };
-	struct str rest = str_from(config_str(c, section, "EXTENSIONS")), word;
+	const char *set = config_str(c, section, "EXTENSIONS");
 	unsigned ret = 0;
-	if (!rest.n)
-		return SMTP_EXT_ALL_PLAIN | SMTP_EXT_STARTTLS;
-	while (str_word(&rest, " \t,", &word))
-		for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-			if (str_ieq(word, str_from(all[i].name)))
-				ret |= all[i].flag;
+	if (smtp_extensions_parse(str_from(set && *set ? set : SMTP_EXT_DEFAULT_NAMES), &ret, NULL))
+		return 0;
 	return ret;
 }
 
