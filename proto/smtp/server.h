@@ -34,7 +34,6 @@ struct smtp_server_conf { /* must outlive the engine */
 	bool lmtp;                 /* RFC 2033: LHLO, and one reply per recipient at the end of the message */
 	uint64_t size_limit;       /* octets of a message; 0: none */
 	unsigned max_recipients;   /* per transaction; more get 452 4.5.3 */
-	bool auth_required;        /* submission (RFC 6409 §4.3): MAIL only after a sign-in, else 530 */
 	unsigned max_errors;       /* protocol errors and refusals in a session; then 421 and close */
 	unsigned max_hops;         /* not checked here: the caller counts Received (kept with the other limits) */
 	unsigned max_transactions; /* accepted MAILs in a session; the next gets 421 (RFC 9422 MAILMAX); 0: any number */

@@ -91,18 +91,6 @@ static void take_params(struct smtp_server *s, const struct smtp_mail_params *p)
 	tx->prdr = p->prdr;
 }
 
-/* RFC 6409 §4.3; RFC 4954 §6 */
-static bool may_send(struct smtp_server *s)
-{
-	if (!s->conf->auth_required || s->signed_in)
-		return true;
-	if (smtp_server_offers(s) & SMTP_EXT_STARTTLS)
-		smtp_server_refuse(s, 530, "5.7.0", "Issue STARTTLS and sign in first");
-	else
-		smtp_server_refuse(s, 530, "5.7.0", "Sign in first");
-	return false;
-}
-
 bool smtp_server_mail_check(struct smtp_server *s, struct str args)
 {
 	struct smtp_address a;
@@ -110,8 +98,6 @@ bool smtp_server_mail_check(struct smtp_server *s, struct str args)
 	struct smtp_param at;
 	struct str text;
 	unsigned ext = smtp_server_extensions(s);
-	if (!may_send(s))
-		return false;
 	int r = smtp_command_path(args, STR("FROM:"), SMTP_PATH_NULL | (ext & SMTP_EXT_SMTPUTF8 ? SMTP_PATH_UTF8 : 0), &a,
 	    &text);
 	if (r) {

@@ -13,7 +13,6 @@ static const struct smtp_server_conf conf = {
 	.extensions = SMTP_EXT_ALL_PLAIN | SMTP_EXT_AUTH | SMTP_EXT_STARTTLS,
 	.max_recipients = 3,
 	.max_errors = 8,
-	.auth_required = true,
 };
 enum { MECHS = 1u << SASL_PLAIN | 1u << SASL_LOGIN | 1u << SASL_SCRAM_SHA_256 };
 
@@ -170,7 +169,6 @@ static void dialogues(void **state)
 		{ EHLO "AUTH SCRAM-SHA-256 =\r\nb2s=\r\n", HELLO "(0)334 \r\n" OK },
 		{ EHLO "AUTH SCRAM-SHA-256 YWJj\r\nb2s=\r\n", HELLO "(3)334 YWJj\r\n" OK },
 		/* refused */
-		{ EHLO "MAIL FROM:<a@b.c>\r\n", HELLO "530 5.7.0 Sign in first\r\n" },
 		{ EHLO "AUTH\r\n", HELLO "501 5.5.4 Syntax: AUTH mechanism [initial-response]\r\n" },
 		{ EHLO "AUTH CRAM-MD5\r\n", HELLO "504 5.5.4 Mechanism not supported\r\n" },
 		{ EHLO "AUTH EXTERNAL =\r\n", HELLO "504 5.5.4 Mechanism not supported\r\n" },
@@ -202,13 +200,11 @@ static void outside_tls(void **state)
 {
 	struct smtp_server_conf none = conf;
 	(void)state;
-	expect(&conf, 0, EHLO "AUTH PLAIN " RIGHT "\r\nMAIL FROM:<a@b.c>\r\n",
-	    HELLO_PLAIN "538 5.7.11 Issue STARTTLS first\r\n530 5.7.0 Issue STARTTLS and sign in first\r\n");
+	expect(&conf, 0, EHLO "AUTH PLAIN " RIGHT "\r\n", HELLO_PLAIN "538 5.7.11 Issue STARTTLS first\r\n");
 	/* what was learnt before TLS is forgotten, and AUTH is there */
 	expect(&conf, 0, EHLO "STARTTLS\r\n" EHLO "AUTH PLAIN " RIGHT "\r\n", HELLO_PLAIN "220 2.0.0 Ready to start TLS\r\n" HELLO OK);
 	none.extensions &= ~SMTP_EXT_AUTH;
 	expect(&none, 0, EHLO "AUTH PLAIN\r\n", HELLO_PLAIN "502 5.5.1 AUTH is not offered\r\n");
-	none.auth_required = false;
 	expect(&none, 0, EHLO "MAIL FROM:<a@b.c> AUTH=<>\r\nMAIL FROM:<a@b.c>\r\n",
 	    HELLO_PLAIN "555 5.5.4 Parameter not recognized or not implemented: AUTH\r\n250 2.1.0 Ok\r\n");
 }
