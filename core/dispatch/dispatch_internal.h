@@ -37,6 +37,7 @@ enum {
 	STATS_FLUSH_US = 60 * 1000 * 1000,
 	ORPHAN_SWEEP_US = 120 * 1000 * 1000,
 	EARLY_KILLS_MAX = 5,
+	MARKED_MAX = 10000,
 	UNFUSED_US = 600 * 1000 * 1000, /* a stage whose module did harm runs alone in its own workers for so long */
 	PAGE_HOPS_MAX = 32,             /* stages a worker may fuse into one pass: worker/pass.h */
 	STARTING_MAX = 64,              /* requests for workers under way, in all: what the spawner's channel surely holds */
@@ -52,9 +53,10 @@ struct flight {
 	struct sender *from;
 	double charged_us;      /* to the sender's account when it was given to a worker, an estimate */
 	struct worker *worker;  /* NULL in the backlog */
-	bool suspect;           /* was in a worker that died with others: travels alone */
+	bool suspect;           /* cost a worker its life, or may have: travels alone */
 	bool waits_as_suspect;  /* which of the stage's two waiting lists it is in */
 	bool sent;
+	bool asked;             /* among the repairs: a look-up or a blame is under way */
 	struct buf record;      /* wire record with content, until sent; empty: the id alone goes */
 	int body_fd;            /* goes with the record; -1 */
 	size_t octets;          /* counted in stage->backlog_bytes or worker->bytes */
@@ -75,6 +77,8 @@ struct worker {
 	bool ready;             /* its module is loaded and opened: what goes wrong now is a message's doing */
 	bool exited, killed_for_overrun, killed_leaving;
 	int exit_status;
+	int64_t overrun_id, overrun_since; /* what its page said was in hand when it was killed for an overrun; 0: nothing */
+	int64_t asked_at, start_us; /* when it was asked for; how long that took until it was ready */
 	struct event *ev_read, *ev_write;
 	struct flight_list flights; /* sent or to be sent, in order; the first is what it works on */
 	unsigned n_flights, n_sent;
@@ -115,6 +119,7 @@ struct stage {
 	int64_t avg_us;         /* moving mean of worker time per message; 0: unknown */
 
 	uint64_t done, crashes, kills, errors, hand_offs, claims;
+	uint64_t named, separated; /* culprits found in a crowd by the page; rows that travel alone since it named none */
 	int64_t unfused_until;  /* 0: it may share a process with others */
 	uint64_t fused;         /* of done: in the pass of a stage before, by another stage's worker */
 	int64_t d_messages, d_time_us, d_kills, d_crashes; /* not yet flushed */
@@ -138,6 +143,7 @@ struct dispatch {
 	struct stage_list stages;
 	struct map flights;     /* id → struct flight */
 	struct map pids;        /* pid → struct worker */
+	struct map marked;      /* id → struct stage: this row cost a worker its life there, and has not got past it since */
 	uint32_t next_token;
 	unsigned n_starting;    /* of all stages */
 
@@ -146,7 +152,6 @@ struct dispatch {
 	struct event *due;      /* the next paused row's time */
 	struct event *lock;     /* asks again to be the dispatcher */
 	bool claiming, due_running, due_wanted, sweeping;
-	unsigned repairs_running;
 	struct claim_call *claim;
 	int64_t last_poll, last_sweep, last_flush, lock_since;
 	int64_t poll_interval_us, idle_timeout_us, cooldown_us, half_life_us, last_decay;
@@ -200,6 +205,10 @@ unsigned flight_depth(const struct stage *st);
 void repair_add(struct dispatch *d, struct flight *f);
 void repair_run(struct dispatch *d, struct stage *st);
 void repair_crash(struct dispatch *d, struct worker *w, int status);
+/* This row cost a worker its life at stage `at`: it travels alone, at whichever stage, until it got past that one. */
+void repair_mark(struct dispatch *d, int64_t id, struct stage *at);
+bool repair_marked(const struct dispatch *d, int64_t id);
+void repair_passed(struct dispatch *d, int64_t id, const struct stage *st);
 
 /* page.c */
 /* recv() on a worker's channel; with the first line comes its page. */
@@ -207,8 +216,19 @@ ssize_t page_recv(struct worker *w, void *room, size_t size);
 void page_drop(struct dispatch *d, struct worker *w); /* its counts are kept */
 /* Statements that load, that change, and round trips of all workers so far. */
 void page_sums(const struct dispatch *d, uint64_t *ret_selects, uint64_t *ret_writes, uint64_t *ret_trips);
-/* Microseconds when the worker, busy since w->busy_since, is over the MAX_RUNTIME of the stage it is at (which is told); else 0. */
-int64_t page_overrun(struct dispatch *d, const struct worker *w, int64_t now, const struct stage **ret_stage);
+/* What a worker says it has in hand. */
+struct page_hand {
+	int64_t id, since;
+	struct flight *flight;  /* it was sent to this worker and not answered */
+	struct stage *stage;    /* whose module it is in */
+};
+/* false: it says nothing, or what cannot be. */
+bool page_in_hand(struct dispatch *d, const struct worker *w, int64_t now, struct page_hand *ret);
+/* Is the worker, busy since w->busy_since, over the MAX_RUNTIME of the stage it is at? In *ret what is over: its stage, and the row
+ * where the page tells (id 0 and flight NULL: it does not). */
+bool page_overrun(struct dispatch *d, const struct worker *w, int64_t now, struct page_hand *ret);
+/* The stage whose module a dead worker was in, as far as can be told: else its own. */
+struct stage *page_stage(struct dispatch *d, const struct worker *w);
 /* The report on a dead worker for state.dispatch_error (pepsi.state(7)); signal 0: none. The caller puts it. */
 struct json_object *page_report(const struct worker *w, const char *what, int signal);
 void page_log(const struct worker *w);

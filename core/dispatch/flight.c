@@ -31,6 +31,10 @@ struct flight *flight_new(struct dispatch *d, struct stage *st, int64_t id, cons
 		return NULL;
 	}
 	f->from = from;
+	if (repair_marked(d, id)) {
+		f->suspect = true;
+		st->n_suspects++;
+	}
 	fair_hold(&st->book, from);
 	st->in_flight++;
 	return f;
@@ -406,6 +410,7 @@ static void answered(struct dispatch *d, struct worker *w, const struct wire_sta
 	}
 	st->done++;
 	st->d_messages++;
+	repair_passed(d, f->id, st);
 	flight_over(d, f);
 	wake_word(d, json_word(line->json, STR("\"to\":\"")));
 	wake_also(d, line->json);
@@ -448,6 +453,7 @@ void flight_read(struct dispatch *d, struct worker *w)
 			break;
 		}
 		w->ready = true;
+		w->start_us = clock_mono_us() - w->asked_at;
 		w->stage->early_kills = 0;
 		w->busy_since = w->n_flights ? clock_mono_us() : 0; /* loading and opening is no message's time */
 		buf_consume(&w->in, pos);

@@ -583,6 +583,7 @@ void dispatch_free(struct dispatch *d)
 		event_free(d->lock);
 	map_done(&d->flights);
 	map_done(&d->pids);
+	map_done(&d->marked);
 	free(d->sour);
 	free(d->claim);
 	free(d);

@@ -138,24 +138,51 @@ void page_sums(const struct dispatch *d, uint64_t *ret_selects, uint64_t *ret_wr
 		}
 }
 
-int64_t page_overrun(struct dispatch *d, const struct worker *w, int64_t now, const struct stage **ret_stage)
+/* The row is one that this worker was sent; the stage one that is configured; the time one that can be. A module can still
+ * write another row of its own worker there: then that one is blamed, at whose turn it might as well have crashed. */
+bool page_in_hand(struct dispatch *d, const struct worker *w, int64_t now, struct page_hand *ret)
 {
-	struct wire_page_copy c = { .steady = false };
-	const struct stage *st = w->stage, *at, *s;
-	int64_t busy = now - w->busy_since, longest = st->max_runtime_us, hop;
-	*ret_stage = st;
-	if (w->page)
-		wire_page_read(w->page, &c);
-	at = c.steady && c.id && c.hop ? dispatch_stage_find(d, c.stage) : NULL;
-	if (!at) /* at its own stage; or what it says makes no sense */
-		return busy >= st->max_runtime_us ? busy : 0;
-	/* Each hop of a fused pass has its own stage's time, from when it began; and a page that tells of ever new hops is not
-	 * believed longer than the longest chain of the slowest stage would take. */
+	struct wire_page_copy c;
+	struct flight *f;
+	*ret = (struct page_hand){ .id = 0 };
+	if (!w->page)
+		return false;
+	wire_page_read(w->page, &c);
+	if (!c.steady || c.id <= 0 || c.since <= 0 || c.since > now || c.hop >= PAGE_HOPS_MAX)
+		return false;
+	f = map_get(&d->flights, (uint64_t)c.id);
+	if (!f || f->worker != w || !f->sent)
+		return false;
+	struct stage *st = dispatch_stage_find(d, c.stage);
+	if (!st || (!c.hop && st != w->stage))
+		return false;
+	*ret = (struct page_hand){ c.id, c.since, f, st };
+	return true;
+}
+
+bool page_overrun(struct dispatch *d, const struct worker *w, int64_t now, struct page_hand *ret)
+{
+	const struct stage *s;
+	int64_t busy = now - w->busy_since, longest = w->stage->max_runtime_us, since;
+	if (!page_in_hand(d, w, now, ret)) { /* at its own stage, with several at once or none */
+		ret->stage = w->stage;
+		return busy >= w->stage->max_runtime_us;
+	}
+	/* Each hop has its own stage's time, from when it began; and a page that tells of ever new hops is not believed longer than
+	 * the longest chain of the slowest stage would take. */
 	TAILQ_FOREACH(s, &d->stages, link)
 		longest = s->max_runtime_us > longest ? s->max_runtime_us : longest;
-	*ret_stage = at;
-	hop = now - c.since;
-	return hop >= at->max_runtime_us || busy >= PAGE_HOPS_MAX * longest ? busy : 0;
+	since = ret->since > w->busy_since ? ret->since : w->busy_since; /* that begins anew when the database was away */
+	return now - since >= ret->stage->max_runtime_us || busy / PAGE_HOPS_MAX >= longest;
+}
+
+struct stage *page_stage(struct dispatch *d, const struct worker *w)
+{
+	struct wire_page_copy c = { .steady = false };
+	if (w->page)
+		wire_page_read(w->page, &c);
+	struct stage *st = c.steady && c.id && c.hop ? dispatch_stage_find(d, c.stage) : NULL;
+	return st ? st : w->stage;
 }
 
 /* --- crash reports */

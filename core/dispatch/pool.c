@@ -29,6 +29,7 @@ void pool_grow(struct dispatch *d, struct stage *st)
 		w->stage = st;
 		w->fd = -1;
 		w->token = ++d->next_token;
+		w->asked_at = clock_mono_us();
 		w->state = WORKER_STARTING;
 		w->in = BUF_INIT(STATUS_BUFFER_MAX);
 		TAILQ_INIT(&w->flights);
@@ -230,16 +231,19 @@ static void check_leaving(struct dispatch *d, struct worker *w, int64_t now)
 
 static void check_runtime(struct dispatch *d, struct worker *w, int64_t now)
 {
-	const struct stage *at;
+	struct page_hand hand;
 	/* without a database a worker that delivered waits to write it down; that is nobody's overrun */
 	if (!w->n_flights || !w->busy_since || w->killed_for_overrun || !w->pid || w->exited || !d->db_up ||
-	    !page_overrun(d, w, now, &at))
+	    !page_overrun(d, w, now, &hand))
 		return;
 	w->killed_for_overrun = true;
+	w->overrun_id = hand.id;
+	w->overrun_since = hand.since;
 	w->stage->kills++;
 	w->stage->d_kills++;
-	log_error(NULL, "id=%lld stage=%s pid=%d event=overrun in=%s max_runtime_s=%lld held=%u", (long long)TAILQ_FIRST(&w->flights)->id,
-	    w->stage->name, (int)w->pid, at->name, (long long)(at->max_runtime_us / US_PER_S), w->n_flights);
+	log_error(NULL, "id=%lld stage=%s pid=%d event=overrun in=%s max_runtime_s=%lld held=%u",
+	    (long long)(hand.id ? hand.id : TAILQ_FIRST(&w->flights)->id), w->stage->name, (int)w->pid, hand.stage->name,
+	    (long long)(hand.stage->max_runtime_us / US_PER_S), w->n_flights);
 	d->sp.kill(d->sp.arg, w->pid, SIGKILL);
 }
 

@@ -1,7 +1,8 @@
 /* Repairs: what to do with the rows a dead worker had not answered. The database is asked which of them are still
- * running at that stage: the others were finished just before the end and are done. Of those left, one that was alone with
- * its worker carries the blame; several are tried again one at a time. Nothing here is lost when the database is away:
- * repairs wait in their list. */
+ * running at that stage: the others were finished just before the end and are done. Who is to blame: the one that was alone with
+ * its worker; else the one that the worker's page says was in hand, if it can be true; else nobody yet, and they are tried
+ * again one at a time. Whoever is blamed travels alone from then on. Nothing here is lost when the database is away: repairs
+ * wait in their list. */
 #include "dispatch_internal.h"
 
 #include "base/clock.h"
@@ -13,7 +14,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-/* One look-up or blame under way. */
+/* One look-up under way. */
 struct repair {
 	struct dispatch *d;
 	struct stage *stage;
@@ -28,6 +29,7 @@ void repair_add(struct dispatch *d, struct flight *f)
 	flight_leave_backlog(f);
 	buf_free(&f->record); /* what is tried again is read from the database */
 	f->octets = 0;
+	f->asked = false;
 	TAILQ_INSERT_TAIL(&st->repairs, f, link);
 	st->n_repairs++;
 }
@@ -37,11 +39,17 @@ static void unrepair(struct dispatch *d, struct flight *f, bool again)
 	struct stage *st = f->stage;
 	TAILQ_REMOVE(&st->repairs, f, link);
 	st->n_repairs--;
-	flight_wait(f, false);
+	flight_wait(f, true); /* they were before all that waits */
 	if (again)
 		f->then = NULL; /* if it was claimed anew, then for this very stage: once is enough */
 	else
 		flight_over(d, f);
+}
+
+static void suspect(struct flight *f)
+{
+	f->stage->n_suspects += !f->suspect;
+	f->suspect = true;
 }
 
 static void describe(char *out, size_t size, int status, bool overrun)
@@ -54,9 +62,33 @@ static void describe(char *out, size_t size, int status, bool overrun)
 		snprintf(out, size, "exited with status %d without answering", WEXITSTATUS(status));
 }
 
+/* ---- rows that cost a worker its life: alone until they got past the stage that did it */
+
+void repair_mark(struct dispatch *d, int64_t id, struct stage *at)
+{
+	if (d->marked.n >= MARKED_MAX) { /* a hint: who is forgotten is found again */
+		map_done(&d->marked);
+		d->marked = (struct map){ .n = 0 };
+	}
+	map_put(&d->marked, (uint64_t)id, at);
+}
+
+bool repair_marked(const struct dispatch *d, int64_t id)
+{
+	return d->marked.n && map_get(&d->marked, (uint64_t)id);
+}
+
+void repair_passed(struct dispatch *d, int64_t id, const struct stage *st)
+{
+	if (d->marked.n && map_get(&d->marked, (uint64_t)id) == st)
+		map_del(&d->marked, (uint64_t)id);
+}
+
+/* ---- blame */
+
 struct blame {
 	struct dispatch *d;
-	struct stage *stage;
+	struct stage *stage, *at; /* where the row is; whose module it was */
 	int64_t id;
 	bool overrun;
 };
@@ -65,48 +97,76 @@ static void blamed(void *arg, enum store_rc rc, bool ended)
 {
 	struct blame *b = arg;
 	struct flight *f = map_get(&b->d->flights, (uint64_t)b->id);
-	b->d->repairs_running--;
 	if (rc == STORE_OK) {
 		if (ended) {
 			b->d->failed_total++;
 			b->d->d_failed++;
+			map_del(&b->d->marked, (uint64_t)b->id);
 			log_error(NULL, "id=%lld stage=%s event=given-up status=%s", (long long)b->id, b->stage->name,
 			    b->overrun ? "timeout" : "failed");
 		} else {
+			repair_mark(b->d, b->id, b->at);
 			dispatch_wake(b->d, b->stage->name);
 		}
 		if (f)
 			unrepair(b->d, f, false);
 	} else if (f) {
-		/* not booked: let it run again as a suspect rather than forget it */
+		/* Booked or not, that is unknown: it stays among the repairs, is looked up, and runs again as a suspect. */
 		log_warn(NULL, "id=%lld stage=%s event=blame-not-booked rc=%d", (long long)b->id, b->stage->name, rc);
-		if (!f->suspect) {
-			f->suspect = true;
-			b->stage->n_suspects++;
-		}
-		unrepair(b->d, f, true);
-		dispatch_turn_soon(b->d);
+		suspect(f);
+		f->asked = false;
 	}
 	free(b);
 }
 
-static void blame(struct dispatch *d, struct stage *st, int64_t id, const char *report, bool overrun)
+static void blame(struct dispatch *d, struct flight *f, struct stage *at, const char *report, bool overrun)
 {
 	struct blame *b = malloc(sizeof *b);
 	if (!b)
 		return; /* stays in repairs; the next look-up comes by again */
-	*b = (struct blame){ d, st, id, overrun };
-	d->repairs_running++;
-	store_blame(d->db, id, overrun, d->max_crashes, report, blamed, b);
+	*b = (struct blame){ d, f->stage, at, f->id, overrun };
+	f->asked = true;
+	store_blame(d->db, f->id, overrun, d->max_crashes, report, blamed, b); /* a row that is no longer running is left alone */
 }
 
-/* The worker of w died. Its flights become repairs; a lone one is blamed. */
+/* Whom the page names, if the dead worker was sent that row and has not answered it; an overrun must have been this one's, too: it
+ * may have ended in the moment before the kill. */
+static struct flight *named(struct dispatch *d, const struct worker *w)
+{
+	struct page_hand hand;
+	if (!page_in_hand(d, w, clock_mono_us(), &hand))
+		return NULL;
+	if (w->killed_for_overrun && (hand.id != w->overrun_id || hand.since != w->overrun_since))
+		return NULL;
+	return hand.flight;
+}
+
+static void book(struct dispatch *d, struct worker *w, struct flight *f, const char *what, int status, bool alone)
+{
+	struct stage *st = w->stage, *at = page_stage(d, w);
+	unsigned held = w->n_sent;
+	/* Whose it was also pays for the worker that it took, and for the next one's start. */
+	double cost = (double)(clock_mono_us() - f->since + w->start_us);
+	json_object *o = page_report(w, what, WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+	json_object_object_add(o, "held", json_object_new_int64(held));
+	json_object_object_add(o, "found", json_object_new_string(alone ? "alone" : "page"));
+	if (!alone)
+		st->named++;
+	log_error(NULL, "id=%lld stage=%s pid=%d event=culprit found=%s in=%s innocent=%u", (long long)f->id, st->name, (int)w->pid,
+	    alone ? "alone" : "page", at->name, held - 1);
+	repair_add(d, f);
+	fair_charge(f->from, cost);
+	blame(d, f, at, json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN), w->killed_for_overrun);
+	json_object_put(o);
+}
+
+/* The worker of w died. Its flights become repairs; the one whose doing it was is blamed. */
 void repair_crash(struct dispatch *d, struct worker *w, int status)
 {
 	struct stage *st = w->stage;
-	struct flight *f;
+	struct flight *f, *guilty;
 	char what[160];
-	bool alone = w->n_flights == 1, overrun = w->killed_for_overrun;
+	bool overrun = w->killed_for_overrun, alone = w->n_sent == 1;
 
 	describe(what, sizeof what, status, overrun);
 	st->crashes += !overrun;
@@ -115,23 +175,21 @@ void repair_crash(struct dispatch *d, struct worker *w, int status)
 	page_log(w);
 	page_blame(d, w);
 
-	f = TAILQ_FIRST(&w->flights);
-	if (alone && f->sent && d->db_up) {
-		json_object *o = page_report(w, what, WIFSIGNALED(status) ? WTERMSIG(status) : 0);
-		repair_add(d, f);
-		/* store_blame leaves a row alone that is no longer running */
-		blame(d, st, f->id, json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN), overrun);
-		json_object_put(o);
-		return;
+	guilty = alone ? TAILQ_FIRST(&w->flights) : named(d, w); /* what was sent comes first */
+	if (guilty && d->db_up) {
+		book(d, w, guilty, what, status, alone);
+	} else if (guilty) { /* cannot be booked now; but it can be kept from others */
+		suspect(guilty);
+		repair_add(d, guilty);
 	}
 	while ((f = TAILQ_LAST(&w->flights, flight_list))) {
 		if (!f->sent) {
 			flight_to_backlog(d, f, true);
 			continue;
 		}
-		if (!f->suspect) {
-			f->suspect = true;
-			st->n_suspects++;
+		if (!guilty) {
+			suspect(f);
+			st->separated++;
 		}
 		repair_add(d, f);
 	}
@@ -142,21 +200,23 @@ static void looked_up(void *arg, enum store_rc rc, const int64_t *ids, size_t n)
 {
 	struct repair *r = arg;
 	struct dispatch *d = r->d;
-	d->repairs_running--;
-	if (rc == STORE_OK) {
-		for (size_t i = 0; i < r->n; i++) {
-			struct flight *f = map_get(&d->flights, (uint64_t)r->ids[i]);
-			bool still = false;
-			for (size_t j = 0; j < n && !still; j++)
-				still = ids[j] == r->ids[i];
-			if (!f)
-				continue;
-			if (!still) {
-				r->stage->done++;
-				r->stage->d_messages++;
-			}
-			unrepair(d, f, still);
+	for (size_t i = 0; i < r->n; i++) { /* added last first, put back at the front one by one: their order is kept */
+		struct flight *f = map_get(&d->flights, (uint64_t)r->ids[i]);
+		bool still = false;
+		if (!f)
+			continue;
+		f->asked = false;
+		if (rc != STORE_OK)
+			continue; /* when the database is back, or with the next tick */
+		for (size_t j = 0; j < n && !still; j++)
+			still = ids[j] == r->ids[i];
+		if (!still) {
+			r->stage->done++;
+			r->stage->d_messages++;
 		}
+		unrepair(d, f, still);
+	}
+	if (rc == STORE_OK) {
 		dispatch_wake(d, NULL); /* those that moved on are pending somewhere */
 		dispatch_due_soon(d);
 	} else if (rc != STORE_AWAY) {
@@ -165,10 +225,10 @@ static void looked_up(void *arg, enum store_rc rc, const int64_t *ids, size_t n)
 	free(r);
 }
 
-/* Looks up the repairs of a stage, one round at a time; called again when the database is back and by the tick. */
+/* Looks up the repairs of a stage about which nothing was asked yet; called again when the database is back and by the tick. */
 void repair_run(struct dispatch *d, struct stage *st)
 {
-	if (!st->n_repairs || !d->db_up || d->repairs_running)
+	if (!st->n_repairs || !d->db_up)
 		return;
 	struct repair *r = malloc(sizeof *r + st->n_repairs * sizeof *r->ids);
 	struct flight *f;
@@ -176,7 +236,13 @@ void repair_run(struct dispatch *d, struct stage *st)
 		return;
 	*r = (struct repair){ .d = d, .stage = st };
 	TAILQ_FOREACH(f, &st->repairs, link)
-		r->ids[r->n++] = f->id;
-	d->repairs_running++;
+		if (!f->asked) {
+			f->asked = true;
+			r->ids[r->n++] = f->id;
+		}
+	if (!r->n) {
+		free(r);
+		return;
+	}
 	store_still_running(d->db, st->name, r->ids, r->n, looked_up, r);
 }

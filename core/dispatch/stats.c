@@ -109,10 +109,11 @@ void dispatch_status(struct dispatch *d, struct buf *b)
 		buf_addz(b, ",\"program\":");
 		put_json(b, st->program ? st->program : "");
 		buf_addf(b, ",\"workers\":%u,\"starting\":%u,\"in_flight\":%u,\"done\":%llu,\"fused\":%llu,\"crashes\":%llu,\"overruns\":%llu,"
-			    "\"errors\":%llu,\"suspects\":%u,\"mean_ms\":%.3f,\"pids\":[",
+			    "\"errors\":%llu,\"named\":%llu,\"separated\":%llu,\"suspects\":%u,\"mean_ms\":%.3f,\"pids\":[",
 		    st->n_workers, st->n_starting, st->in_flight, (unsigned long long)st->done, (unsigned long long)st->fused,
 		    (unsigned long long)st->crashes,
-		    (unsigned long long)st->kills, (unsigned long long)st->errors, st->n_suspects, (double)st->avg_us / 1000);
+		    (unsigned long long)st->kills, (unsigned long long)st->errors, (unsigned long long)st->named,
+		    (unsigned long long)st->separated, st->n_suspects, (double)st->avg_us / 1000);
 		struct worker *w;
 		bool more = false;
 		TAILQ_FOREACH(w, &st->workers, link)
@@ -138,6 +139,8 @@ static uint64_t get_done(const struct stage *st) { return st->done; }
 static uint64_t get_fused(const struct stage *st) { return st->fused; }
 static uint64_t get_crashes(const struct stage *st) { return st->crashes; }
 static uint64_t get_kills(const struct stage *st) { return st->kills; }
+static uint64_t get_named(const struct stage *st) { return st->named; }
+static uint64_t get_separated(const struct stage *st) { return st->separated; }
 static uint64_t get_errors(const struct stage *st) { return st->errors; }
 static uint64_t get_claims(const struct stage *st) { return st->claims; }
 static uint64_t get_hand_offs(const struct stage *st) { return st->hand_offs; }
@@ -151,6 +154,10 @@ void dispatch_metrics(struct dispatch *d, struct buf *b)
 		{ "pepsi_stage_fused_total", "counter", "Of these, in the pass of a stage before, without a transition of their own.", get_fused },
 		{ "pepsi_stage_crashes_total", "counter", "Workers that died.", get_crashes },
 		{ "pepsi_stage_overruns_total", "counter", "Workers killed for MAX_RUNTIME.", get_kills },
+		{ "pepsi_stage_culprits_named_total", "counter",
+		    "Crashes and overruns with several messages in flight whose culprit the worker's page named.", get_named },
+		{ "pepsi_stage_separated_total", "counter",
+		    "Messages that were tried again one at a time, since nothing told which of them took the worker along.", get_separated },
 		{ "pepsi_stage_errors_total", "counter", "Passes whose outcome could not be written.", get_errors },
 		{ "pepsi_stage_claimed_total", "counter", "Rows claimed from the database.", get_claims },
 		{ "pepsi_stage_handed_off_total", "counter", "Rows that came straight from the ingress.", get_hand_offs },

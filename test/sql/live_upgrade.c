@@ -1,5 +1,5 @@
 /* An upgrade in place: a database made by today's program ($PEPSI_MIGRATE) is brought forward by a program that has one patch
- * more (this one is linked with patch-0002.sql), mail in it stays, and today's program then refuses it. */
+ * more (this one is linked with patch-next.sql), mail in it stays, and today's program then refuses it. */
 #include "live.h"
 
 #include "store/migrate.h"

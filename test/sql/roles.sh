@@ -75,6 +75,17 @@ DELETE FROM pepsi.config_override|config
 TRUNCATE pepsi.config_override|
 SELECT * FROM pepsi.alias_map|pepsi config
 INSERT INTO pepsi.alias_map VALUES ('a', '{b}')|config
+SELECT * FROM pepsi.mail_account|config
+SELECT name FROM pepsi.mail_account|config
+SELECT password, scram FROM pepsi.mail_account|config
+INSERT INTO pepsi.mail_account (name) VALUES ('a')|config
+INSERT INTO pepsi.mail_account (name, created_at) VALUES ('a', now())|
+UPDATE pepsi.mail_account SET enabled = true|config
+UPDATE pepsi.mail_account SET signed_in_at = now()|config
+UPDATE pepsi.mail_account SET name = 'b'|
+UPDATE pepsi.mail_account SET created_at = now()|
+DELETE FROM pepsi.mail_account|config
+TRUNCATE pepsi.mail_account|
 SELECT * FROM pepsi.schema_version|pepsi httpd config
 UPDATE pepsi.schema_version SET version = 2|
 CREATE TABLE pepsi.mine (x int)|

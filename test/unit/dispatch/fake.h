@@ -262,6 +262,33 @@ static int worker_up(unsigned n)
 	return w;
 }
 
+/* A worker that shows a page. */
+static int worker_with_page(unsigned n, struct wire_page **ret, bool sealed)
+{
+	int w = worker_begins(n), fd = memfd_create("page", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	union {
+		struct cmsghdr align;
+		char space[CMSG_SPACE(sizeof(int))];
+	} ctl = { .space = { 0 } };
+	struct iovec v = { "2\n", 2 };
+	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = &ctl, .msg_controllen = sizeof ctl };
+	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(c), &fd, sizeof fd);
+	assert_int_equal(ftruncate(fd, WIRE_PAGE_SIZE), 0);
+	if (sealed)
+		assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
+	*ret = mmap(NULL, WIRE_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	assert_true(*ret != MAP_FAILED);
+	(*ret)->magic = WIRE_PAGE_MAGIC;
+	assert_int_equal(sendmsg(w, &m, 0), 2);
+	close(fd);
+	spin();
+	return w;
+}
+
 /* Ids (and contents) that wait at the worker's end. */
 static size_t got(int fd, int64_t *ids, size_t max, struct wire_item *last, struct arena *a)
 {

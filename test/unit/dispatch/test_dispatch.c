@@ -48,7 +48,6 @@ static void test_no_reserve_over_waiting_rows(void **state)
 	assert_true(dispatch_reserve(d, "init", "crowd", 100));
 }
 
-/* A sender whose row was left to the database does not overtake it with the next. */
 /* Two pepsids on one database: the second claims nothing and promises nothing until the first is gone. */
 static void test_only_one_dispatcher(void **state)
 {
@@ -76,6 +75,7 @@ static void test_only_one_dispatcher(void **state)
 	assert_int_equal(db.claims, claims + 1);
 }
 
+/* A sender whose row was left to the database does not overtake it with the next. */
 static void test_no_overtaking_of_ones_own(void **state)
 {
 	(void)state;

@@ -1,0 +1,20 @@
+-- pepsi-0002.sql: sign-in accounts, and what came with them.
+
+-- Accounts that may sign in to send mail (submission), for the backend "table" of [pepsi-signin]. Not the accounts of
+-- administrators, and no mailboxes. Read and written by role pepsi-config alone: the admin child and nobody else.
+CREATE TABLE pepsi.mail_account (
+    name           text PRIMARY KEY CHECK (octet_length(name) BETWEEN 1 AND 255), -- as wire_signin_name() makes it, once, at `account add`
+    password       text CHECK (octet_length(password) <= 512),   -- argon2id, PHC string; null: no sign-in with a plain password
+    scram          text CHECK (octet_length(scram) <= 512),      -- SCRAM-SHA-256$<iterations>:<salt>$<StoredKey>:<ServerKey>
+    enabled        boolean NOT NULL DEFAULT true,
+    senders        text[] NOT NULL DEFAULT '{}'                  -- further sender addresses: "a@b", "@b"; the name itself always
+        CHECK (cardinality(senders) <= 64 AND array_position(senders, NULL) IS NULL),
+    -- Caps: null what [pepsi-signin] says, 0 none.
+    messages_hour   integer CHECK (messages_hour >= 0),
+    messages_day    integer CHECK (messages_day >= 0),
+    recipients_hour integer CHECK (recipients_hour >= 0),
+    recipients_day  integer CHECK (recipients_day >= 0),
+    created_at     timestamptz NOT NULL DEFAULT now(),
+    changed_at     timestamptz NOT NULL DEFAULT now(),           -- by an operator
+    signed_in_at   timestamptz                                   -- to about an hour: not worth a write each time
+);
