@@ -206,6 +206,11 @@ void policy_event(struct session *s, const struct smtp_event *ev)
 	case SMTP_EV_XCLIENT: /* nobody is trusted with it */
 		reject(s, 550, "5.7.1", "Refused");
 		break;
+	case SMTP_EV_AUTH:
+	case SMTP_EV_AUTH_RESPONSE:
+	case SMTP_EV_AUTH_CANCEL:
+		reject(s, 454, "4.7.0", "Sign-in is not available");
+		break;
 	case SMTP_EV_QUIT:
 		s->closing = true;
 		session_charge(s, 0);
