@@ -61,6 +61,26 @@ static void put_dsn(struct buf *out, const struct smtp_transaction *tx)
 	buf_addc(out, '}');
 }
 
+/* What the extensions of MAIL promise beyond this hop (pepsi.state(7)); times as seconds since 1970. */
+static void put_wishes(struct buf *out, const struct smtp_transaction *tx)
+{
+	if (tx->hold_until) {
+		json_put_key(out, "hold");
+		buf_addf(out, "{\"until\":%lld}", (long long)tx->hold_until);
+	}
+	if (tx->deliver_mode) {
+		json_put_key(out, "deliver_by");
+		buf_addf(out, "{\"at\":%lld,\"mode\":\"%c\",\"trace\":%s}", (long long)tx->deliver_at, tx->deliver_mode,
+		    tx->deliver_trace ? "true" : "false");
+	}
+	if (tx->has_priority) {
+		json_put_key(out, "priority");
+		buf_addf(out, "%d", tx->priority);
+	}
+	if (tx->require_tls)
+		json_put_bool(out, "require_tls", true);
+}
+
 int message_take(struct message *m, const struct smtp_transaction *tx)
 {
 	size_t n = tx->mail_from.n;
@@ -68,6 +88,7 @@ int message_take(struct message *m, const struct smtp_transaction *tx)
 		n += tx->rcpts[i].address.n;
 	m->text = BUF_INIT(n);
 	m->dsn = BUF_INIT(STATE_MAX);
+	m->wishes = BUF_INIT(1024);
 	if (!buf_room(&m->text, n))
 		return -1;
 	m->rcpts = calloc(tx->n_rcpts ? tx->n_rcpts : 1, sizeof *m->rcpts);
@@ -82,19 +103,37 @@ int message_take(struct message *m, const struct smtp_transaction *tx)
 	}
 	m->n_rcpts = tx->n_rcpts;
 	m->smtputf8 = tx->smtputf8;
-	m->body_8bit = tx->body == SMTP_BODY_8BITMIME;
+	m->body = tx->body;
 	put_dsn(&m->dsn, tx);
-	return m->text.failed || m->dsn.failed ? -1 : 0;
+	put_wishes(&m->wishes, tx);
+	return m->text.failed || m->dsn.failed || m->wishes.failed ? -1 : 0;
 }
 
 /* RFC 3848; RFC 6531 §4.3 for the UTF8 forms, which are ESMTP by nature. */
 static struct str protocol(const struct session *s, bool utf8)
 {
+	if (s->terms->smtp.lmtp && utf8)
+		return s->tls_protocol ? STR("UTF8LMTPS") : STR("UTF8LMTP");
+	if (s->terms->smtp.lmtp)
+		return s->tls_protocol ? STR("LMTPS") : STR("LMTP");
 	if (utf8)
 		return s->tls_protocol ? STR("UTF8SMTPS") : STR("UTF8SMTP");
 	if (s->tls_protocol)
 		return STR("ESMTPS");
 	return s->esmtp ? STR("ESMTP") : STR("SMTP");
+}
+
+static struct str body_name(enum smtp_body b)
+{
+	switch (b) {
+	case SMTP_BODY_7BIT:
+		break;
+	case SMTP_BODY_8BITMIME:
+		return STR("8BITMIME");
+	case SMTP_BODY_BINARYMIME:
+		return STR("BINARYMIME");
+	}
+	return STR("7BIT");
 }
 
 static void put_state(struct buf *out, const struct message *m, const struct session *s)
@@ -106,7 +145,7 @@ static void put_state(struct buf *out, const struct message *m, const struct ses
 	json_put_member(out, "helo", buf_str(&s->helo));
 	json_put_bool(out, "esmtp", s->esmtp);
 	json_put_bool(out, "smtputf8", m->smtputf8);
-	json_put_member(out, "body", m->body_8bit ? STR("8BITMIME") : STR("7BIT"));
+	json_put_member(out, "body", body_name(m->body));
 	json_put_member(out, "listener", str_from(s->terms->name));
 	if (s->tls_protocol) {
 		json_put_key(out, "tls");
@@ -117,6 +156,10 @@ static void put_state(struct buf *out, const struct message *m, const struct ses
 	}
 	json_put_member(out, "authserv_id", str_from(s->terms->hostname));
 	buf_addc(out, '}');
+	if (m->wishes.n) {
+		buf_addc(out, ',');
+		buf_adds(out, buf_str(&m->wishes));
+	}
 	if (m->dsn.n) {
 		json_put_key(out, "dsn");
 		buf_adds(out, buf_str(&m->dsn));
@@ -155,7 +198,7 @@ int message_compose(struct message *m, int64_t now_us)
 
 size_t message_octets(const struct message *m)
 {
-	return m->spool.head.n + (size_t)spool_body_size(&m->spool) + m->text.n + m->dsn.n + 1024;
+	return m->spool.head.n + (size_t)spool_body_size(&m->spool) + m->text.n + m->dsn.n + m->wishes.n + 1024;
 }
 
 void message_row(const struct message *m, struct str body, struct store_message *ret)
@@ -203,6 +246,7 @@ void message_done(struct message *m)
 	m->n_rcpts = 0;
 	buf_free(&m->text);
 	buf_free(&m->dsn);
+	buf_free(&m->wishes);
 	buf_free(&m->headers);
 	buf_free(&m->state);
 }

@@ -18,7 +18,7 @@
 #define SMTP_EXT_BINARYMIME (1u << 8)           /* RFC 3030 */
 #define SMTP_EXT_REQUIRETLS (1u << 9)           /* RFC 8689; inside TLS only */
 #define SMTP_EXT_LIMITS (1u << 10)              /* RFC 9422 */
-#define SMTP_EXT_DELIVERBY (1u << 11)           /* RFC 2852 */
+#define SMTP_EXT_DELIVERBY (1u << 11)           /* RFC 2852; when the time is known */
 #define SMTP_EXT_FUTURERELEASE (1u << 12)       /* RFC 4865; when the time is known and hold_max is set */
 #define SMTP_EXT_MT_PRIORITY (1u << 13)         /* RFC 6710 */
 #define SMTP_EXT_PRDR (1u << 14)                /* draft-hall-prdr; not in LMTP, which has it by nature */
