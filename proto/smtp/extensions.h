@@ -36,9 +36,9 @@
  * both against the table. */
 #define SMTP_EXT_NAMES                                                                                                 \
 	"pipelining size 8bitmime smtputf8 enhancedstatuscodes dsn starttls chunking binarymime requiretls limits "        \
-	"deliverby futurerelease mt-priority prdr help expn xclient"
+	"deliverby futurerelease mt-priority prdr help expn xclient auth"
 #define SMTP_EXT_DEFAULT_NAMES                                                                                         \
-	"pipelining size 8bitmime smtputf8 enhancedstatuscodes dsn starttls chunking binarymime limits prdr help xclient"
+	"pipelining size 8bitmime smtputf8 enhancedstatuscodes dsn starttls chunking binarymime limits prdr help xclient auth"
 
 /* Where an extension may be offered; all that are named must hold. */
 #define SMTP_WHEN_PLAIN (1u << 0)   /* outside TLS */
