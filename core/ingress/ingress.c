@@ -249,10 +249,11 @@ static void log_outcome(struct ingress *in, const struct session *s, const struc
 		if (log_max() >= LOG_LV_INFO)
 			log_info(NULL,
 			    "id=%lld event=accepted session=%llu listener=%s client=%s helo=%s from=%s "
-			    "rcpts=%zu size=%llu%s",
+			    "rcpts=%zu size=%llu%s%s%s",
 			    (long long)m->id, (unsigned long long)s->id, s->terms->name, s->peer.text,
 			    log_q(buf_str(&s->helo)), log_q(m->mail_from), m->n_rcpts,
-			    (unsigned long long)m->spool.size, s->conn ? "" : " client_gone=1");
+			    (unsigned long long)m->spool.size, m->chunked ? " chunked=1" : "",
+			    m->body == SMTP_BODY_BINARYMIME ? " body=BINARYMIME" : "", s->conn ? "" : " client_gone=1");
 		return;
 	}
 	ingress_refused(in, s, rc == STORE_AWAY ? REFUSED_DATABASE : rc == STORE_FULL ? REFUSED_MEMORY : REFUSED_ROW,

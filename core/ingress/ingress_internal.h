@@ -31,6 +31,20 @@ enum refusal {
 };
 extern const char *const refusal_names[REFUSED_N];
 
+/* Extensions a message (or a session: XCLIENT) made use of; the label of pepsi_smtp_extension_total. */
+enum used {
+	USED_CHUNKING,
+	USED_BINARYMIME,
+	USED_SMTPUTF8,
+	USED_PRDR,
+	USED_REQUIRETLS,
+	USED_DELIVERBY,
+	USED_FUTURERELEASE,
+	USED_MT_PRIORITY,
+	USED_XCLIENT,
+	USED_N
+};
+
 struct ingress {
 	struct event_base *base;
 	struct shared_settings set;
@@ -71,7 +85,7 @@ struct ingress {
 
 	/* counters since start */
 	uint64_t connections, accepted, octets, rejected[REFUSED_N], timeouts, tls, tls_failed, tls_resumed, orphans,
-	    proxied_total;
+	    proxied_total, used[USED_N];
 };
 
 /* ingress_start() with any database behind it. */

@@ -111,6 +111,7 @@ int message_take(struct message *m, const struct smtp_transaction *tx)
 	m->n_rcpts = tx->n_rcpts;
 	m->smtputf8 = tx->smtputf8;
 	m->body = tx->body;
+	m->chunked = tx->chunked;
 	put_dsn(&m->dsn, tx);
 	put_wishes(&m->wishes, tx);
 	return m->text.failed || m->dsn.failed || m->wishes.failed ? -1 : 0;

@@ -5,6 +5,8 @@
 #include "base/clock.h"
 #include "proto/mail/received.h"
 
+#include <stdio.h>
+
 static void accept_usual(struct session *s)
 {
 	smtp_server_accept(s->engine, NULL);
@@ -30,6 +32,41 @@ static void on_helo(struct session *s, const struct smtp_event *ev)
 	buf_reset(&s->helo);
 	buf_adds(&s->helo, str_n(ev->text.p, ev->text.n > 512 ? 512 : ev->text.n));
 	s->esmtp = ev->esmtp;
+	accept_usual(s);
+}
+
+/* What is not said stays as it was. Whoever is unknown is nobody's client. */
+static void on_xclient(struct session *s, const struct smtp_xclient *x)
+{
+	struct net_addr peer = s->peer;
+	char proxy[sizeof s->peer.text];
+	snprintf(proxy, sizeof proxy, "%s", s->peer.text);
+	if (x->addr_is == SMTP_XCLIENT_GIVEN && net_addr_parse(&peer, x->addr, 0)) {
+		reject(s, 501, "5.5.4", "Bad XCLIENT address");
+		return;
+	}
+	if (x->addr_is == SMTP_XCLIENT_UNAVAILABLE || x->addr_is == SMTP_XCLIENT_TEMPUNAVAIL) {
+		peer = (struct net_addr){ .family = AF_UNSPEC };
+		snprintf(peer.text, sizeof peer.text, "unknown");
+	}
+	if (x->port_is)
+		peer.port = x->port;
+	if (!session_client(s, &peer)) {
+		ingress_refused(s->in, s, REFUSED_CONNECTIONS, "at=XCLIENT for=%s", peer.text);
+		reject(s, 421, "4.7.0", "Too many connections from this client; try again later");
+		return;
+	}
+	if (x->helo_is) {
+		buf_reset(&s->helo);
+		buf_adds(&s->helo, x->helo);
+	}
+	if (x->login_is) {
+		buf_reset(&s->login);
+		buf_adds(&s->login, x->login);
+	}
+	s->esmtp = false;
+	s->in->used[USED_XCLIENT]++;
+	log_info(&s->log, "event=xclient by=%s name=%s login=%s", proxy, log_q(x->name), log_q(x->login));
 	accept_usual(s);
 }
 
@@ -128,6 +165,18 @@ static void refuse_content(struct session *s, enum refusal why, unsigned code, c
 	reject(s, code, status, text);
 }
 
+static void count_use(struct ingress *in, const struct smtp_transaction *tx)
+{
+	in->used[USED_CHUNKING] += tx->chunked;
+	in->used[USED_BINARYMIME] += tx->body == SMTP_BODY_BINARYMIME;
+	in->used[USED_SMTPUTF8] += tx->smtputf8;
+	in->used[USED_PRDR] += tx->prdr;
+	in->used[USED_REQUIRETLS] += tx->require_tls;
+	in->used[USED_DELIVERBY] += tx->deliver_mode != 0;
+	in->used[USED_FUTURERELEASE] += tx->hold_until != 0;
+	in->used[USED_MT_PRIORITY] += tx->has_priority;
+}
+
 static void on_message(struct session *s, const struct smtp_event *ev)
 {
 	struct message *m = &s->message;
@@ -156,6 +205,7 @@ static void on_message(struct session *s, const struct smtp_event *ev)
 		refuse_content(s, REFUSED_LOOP, 554, "5.4.6", "Too many hops: mail loop");
 		return;
 	}
+	count_use(s->in, ev->tx);
 	if (message_take(m, ev->tx)) {
 		refuse_content(s, REFUSED_MEMORY, 452, "4.3.1", "Out of memory; try again later");
 		return;
@@ -203,8 +253,8 @@ void policy_event(struct session *s, const struct smtp_event *ev)
 	case SMTP_EV_EXPN: /* 252 to both: nobody is told who lives here */
 		accept_usual(s);
 		break;
-	case SMTP_EV_XCLIENT: /* nobody is trusted with it */
-		reject(s, 550, "5.7.1", "Refused");
+	case SMTP_EV_XCLIENT:
+		on_xclient(s, ev->xclient);
 		break;
 	case SMTP_EV_AUTH:
 	case SMTP_EV_AUTH_RESPONSE:

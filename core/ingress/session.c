@@ -54,6 +54,7 @@ bool session_begin(struct listening *at, int fd, const struct net_addr *peer, bo
 	s->id = ++in->next_session;
 	s->peer = *peer;
 	s->relay = relay && !(via && via->unknown);
+	s->xclient = config_networks_has(s->terms->xclient, s->peer.text);
 	s->helo = BUF_INIT(1024);
 	s->login = BUF_INIT(1024);
 	s->message.session = s;
@@ -68,6 +69,18 @@ bool session_begin(struct listening *at, int fd, const struct net_addr *peer, bo
 	in->n_sessions++;
 	at->sessions++;
 	session_pump(s); /* the banner */
+	return true;
+}
+
+bool session_client(struct session *s, const struct net_addr *peer)
+{
+	bool relay = config_networks_has(s->terms->relay, peer->text);
+	if (!clients_enter(&s->in->clients, peer, relay || !net_addr_is_ip(peer) ? 0 : s->terms->max_per_address))
+		return false;
+	clients_leave(&s->in->clients, &s->peer);
+	s->peer = *peer;
+	s->relay = relay;
+	put_log_context(s);
 	return true;
 }
 
@@ -189,6 +202,8 @@ void session_pump(struct session *s)
 	if (!s->conn)
 		return;
 	smtp_server_time(s->engine, clock_wall_us() / US_PER_S);
+	smtp_server_trust(s->engine,
+	    (s->xclient ? SMTP_TRUST_XCLIENT : 0) | (s->relay || s->login.n ? SMTP_TRUST_PRIORITY : 0));
 	for (;;) {
 		more = false;
 		if (s->closing || s->starttls || s->awaiting || net_conn_securing(s->conn))

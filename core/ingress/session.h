@@ -31,6 +31,7 @@ struct session {
 	int64_t started_us, deadline_us, data_us;
 	bool esmtp;
 	bool relay;                  /* client in RELAY_NETWORKS */
+	bool xclient;                /* the connection is from XCLIENT_FROM */
 	bool has_spool;              /* message.spool is in use */
 	bool awaiting;               /* the database has the message */
 	bool starttls;               /* 220 is on its way */
@@ -59,6 +60,9 @@ void session_drop(struct session *s);
 /* The message is settled: gives its memory back, lets pipelined input go on. May free s. */
 void session_settled(struct session *s);
 void session_free(struct session *s);
+/* The client is another one than it seemed (XCLIENT): its address, the books that count by it, what it may, the log. False:
+ * it has as many sessions as it may have; nothing changed. */
+bool session_client(struct session *s, const struct net_addr *peer);
 /* The envelope takes so many octets of the budget now (0: it is over). */
 void session_charge(struct session *s, size_t octets);
 

@@ -64,9 +64,17 @@ static const struct script scripts[] = {
 	    GREETED ENVELOPE "EV DATA chunked\n" ABORT("Message has a bare LF") "550 Message has a bare LF\n"
 			     "503 The message was refused\n503 The message was refused\n" OK, false },
 	{ "BINARYMIME: anything, kept as it is", &conf,
-	    { EHLO, S("MAIL FROM:<a@b.example> BODY=BINARYMIME\r\nRCPT TO:<c@d.example>\r\nBDAT 5\r\n\n\r\r\n\0BDAT 2 LAST\r\n.\r" NOOP) },
+	    { EHLO, S("MAIL FROM:<a@b.example> BODY=BINARYMIME\r\nRCPT TO:<c@d.example>\r\nBDAT 9\r\nA:\r\n\r\n\n\r\0BDAT 2 LAST\r\n.\r" NOOP) },
 	    GREETED "EV MAIL from=<a@b.example> domain=<b.example> binary\n250 Ok\n" RCPT_C
-		    "EV DATA chunked\n250 5 octets so far\n" MESSAGE("\\n\\r\\r\\n@.\\r") OK, false },
+		    "EV DATA chunked\n250 9 octets so far\n" MESSAGE("A:\\r\\n\\r\\n\\n\\r@.\\r") OK, false },
+	{ "BINARYMIME: not in the headers", &conf,
+	    { EHLO, S("MAIL FROM:<a@b.example> BODY=BINARYMIME\r\nRCPT TO:<c@d.example>\r\nBDAT 6\r\nA:\r\n\n\nBDAT 2 LAST\r\nxy" NOOP) },
+	    GREETED "EV MAIL from=<a@b.example> domain=<b.example> binary\n250 Ok\n" RCPT_C
+		    "EV DATA chunked\n" ABORT("Message has a bare LF") "550 Message has a bare LF\n503 The message was refused\n" OK, false },
+	{ "BINARYMIME: headers without an end", &conf,
+	    { EHLO, S("MAIL FROM:<a@b.example> BODY=BINARYMIME\r\nRCPT TO:<c@d.example>\r\nBDAT 5 LAST\r\nA:\r\n\r" NOOP) },
+	    GREETED "EV MAIL from=<a@b.example> domain=<b.example> binary\n250 Ok\n" RCPT_C
+		    "EV DATA chunked\n550 Message has a bare CR\n" ABORT("Message has a bare CR") OK, false },
 	{ "BINARYMIME and DATA", &conf,
 	    { EHLO, S("MAIL FROM:<a@b.example> BODY=BINARYMIME\r\nRCPT TO:<c@d.example>\r\nDATA\r\n"), S("BDAT 0 LAST\r\n") },
 	    GREETED "EV MAIL from=<a@b.example> domain=<b.example> binary\n250 Ok\n" RCPT_C
