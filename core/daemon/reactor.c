@@ -76,9 +76,18 @@ static void workers_stopped(void *arg)
 	event_base_loopbreak(r->base);
 }
 
+static void tell_retries(struct reactor *r)
+{
+	uint64_t n = 0;
+	for (int i = 0; i < DB_COUNT; i++)
+		n += store_conn_retries(r->db[i]);
+	dispatch_retries(r->dispatch, n);
+}
+
 static void sessions_gone(void *arg)
 {
 	struct reactor *r = arg;
+	tell_retries(r); /* the statistics of the stop have them */
 	dispatch_stop(r->dispatch, WORKERS_GRACE_S, workers_stopped, r);
 }
 
@@ -280,6 +289,7 @@ static void src_status(void *arg, struct buf *json)
 static void src_metrics(void *arg, struct buf *text)
 {
 	struct reactor *r = arg;
+	tell_retries(r);
 	ingress_metrics(r->ingress, text);
 	dispatch_metrics(r->dispatch, text);
 	buf_addz(text, "# HELP pepsi_database_connection_up Is the connection to the database there?\n"
@@ -378,6 +388,7 @@ static void on_rotate(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	plan_rotation(r, now - r->octets_seen >= ROTATE_OCTETS / 16 ? ROTATE_BUSY_MS : ROTATE_IDLE_MS);
 	r->octets_seen = now;
+	tell_retries(r);
 	if (r->rotating || !r->db_up[DB_VIEWS] ||
 	    (now - r->octets_rotated < ROTATE_OCTETS && us - r->rotated_us < ROTATE_S * US_PER_S))
 		return;
