@@ -208,6 +208,11 @@ void policy_event(struct session *s, const struct smtp_event *ev)
 	case SMTP_EV_XCLIENT:
 		xclient_take(s, ev->xclient);
 		break;
+	case SMTP_EV_AUTH:
+	case SMTP_EV_AUTH_RESPONSE:
+	case SMTP_EV_AUTH_CANCEL:
+		reject(s, 454, "4.7.0", "Sign-in is not available");
+		break;
 	case SMTP_EV_QUIT:
 		s->closing = true;
 		session_charge(s, 0);
