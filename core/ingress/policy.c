@@ -27,8 +27,10 @@ static bool storable(struct str a)
 
 static void on_helo(struct session *s, const struct smtp_event *ev)
 {
-	buf_reset(&s->helo);
-	buf_adds(&s->helo, str_n(ev->text.p, ev->text.n > 512 ? 512 : ev->text.n));
+	if (!s->helo_told) {
+		buf_reset(&s->helo);
+		buf_adds(&s->helo, str_n(ev->text.p, ev->text.n > 512 ? 512 : ev->text.n));
+	}
 	s->esmtp = ev->esmtp;
 	accept_usual(s);
 }
@@ -36,7 +38,10 @@ static void on_helo(struct session *s, const struct smtp_event *ev)
 static void on_mail(struct session *s, const struct smtp_event *ev)
 {
 	struct ingress *in = s->in;
-	if (in->draining) {
+	if (s->terms->need_auth && !s->login.n) {
+		ingress_refused(in, s, REFUSED_AUTH, "at=MAIL from=%s", log_q(ev->tx->mail_from));
+		reject(s, 530, "5.7.0", "Authentication required"); /* RFC 4954 §6 */
+	} else if (in->draining) {
 		ingress_refused(in, s, REFUSED_DRAIN, "at=MAIL");
 		reject(s, 451, "4.3.2", "Service is stopping; try again later");
 	} else if (!in->database_up) {
@@ -197,7 +202,16 @@ void policy_event(struct session *s, const struct smtp_event *ev)
 		s->starttls = true;
 		break;
 	case SMTP_EV_VRFY:
+	case SMTP_EV_EXPN: /* 252 to both: nobody is told who lives here */
 		accept_usual(s);
+		break;
+	case SMTP_EV_XCLIENT:
+		xclient_take(s, ev->xclient);
+		break;
+	case SMTP_EV_AUTH:
+	case SMTP_EV_AUTH_RESPONSE:
+	case SMTP_EV_AUTH_CANCEL:
+		reject(s, 454, "4.7.0", "Sign-in is not available");
 		break;
 	case SMTP_EV_QUIT:
 		s->closing = true;

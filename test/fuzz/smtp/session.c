@@ -117,7 +117,14 @@ static void event(struct caller *c, const struct smtp_event *ev)
 		c->tls = true;
 		break;
 	case SMTP_EV_VRFY:
+	case SMTP_EV_EXPN:
+	case SMTP_EV_XCLIENT:
 		answer(c);
+		break;
+	case SMTP_EV_AUTH:
+	case SMTP_EV_AUTH_RESPONSE:
+	case SMTP_EV_AUTH_CANCEL:
+		must(false); /* no mechanism is on offer: fuzz target smtp_auth */
 		break;
 	case SMTP_EV_QUIT:
 	case SMTP_EV_CLOSE:
