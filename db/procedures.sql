@@ -371,8 +371,9 @@ $$;
 -- Why a message is not on its way: what a stage or the dispatcher noted last, or NULL.
 CREATE FUNCTION pepsi.last_error(p_state jsonb) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    SELECT left(coalesce(p_state ->> 'last_error', p_state #>> '{dispatch_error,report,error}',
-        'worker ' || (p_state #>> '{dispatch_error,kind}') || ' at stage ' || (p_state #>> '{dispatch_error,stage}'),
+    SELECT left(coalesce(p_state ->> 'last_error',
+        'worker ' || (p_state #>> '{dispatch_error,kind}') || ' at stage ' || (p_state #>> '{dispatch_error,stage}')
+            || coalesce(': ' || (p_state #>> '{dispatch_error,report,what}'), ''),
         p_state #>> '{bounce,diagnostic}'), 500)
 $$;
 

@@ -24,14 +24,23 @@ void check_net_value(struct check *k, const struct config_section *s, const stru
 	}
 }
 
-void check_listener(struct check *k, const struct config_section *s)
+/* The first word of an option, or what the table has as default. */
+static bool says(const struct config_section *s, const char *option, const char *word)
 {
-	const struct config_entry *protocol = check_entry(s, "PROTOCOL"), *cert = NULL, *key = NULL;
+	const struct config_entry *e = check_entry(s, option);
+	return e && str_ieq(str_from(e->v.value), str_from(word));
+}
+
+static bool loopback(const struct config_bind *b)
+{
+	return b->kind != CONFIG_BIND_TCP || config_networks_match("127.0.0.0/8 ::1", b->host);
+}
+
+static void check_certificates(struct check *k, const struct config_section *s)
+{
+	const struct config_entry *cert = NULL, *key = NULL, *protocol = check_entry(s, "PROTOCOL"), *ca = check_entry(s, "TLS_CLIENT_CA");
+	const struct config_entry *want = check_entry(s, "TLS_CLIENT_CERT"), *versions = check_entry(s, "TLS_PROTOCOLS");
 	size_t certs = 0, keys = 0;
-	static const char *const later[] = { "submission", "submissions", "lmtp" };
-	for (size_t i = 0; protocol && i < sizeof later / sizeof *later; i++)
-		if (str_ieq(str_from(protocol->v.value), str_from(later[i])))
-			check_fault(k, s, protocol, false, "PROTOCOL = %s is not available in this version; only smtp is", later[i]);
 	for (size_t i = 0; i < s->n; i++) {
 		if (str_ieq(str_from(s->e[i].option), STR("TLS_CERT"))) {
 			cert = &s->e[i];
@@ -45,19 +54,64 @@ void check_listener(struct check *k, const struct config_section *s)
 		check_fault(k, s, cert, false, "[%s] has a TLS_CERT without its TLS_KEY", s->name);
 	else if (keys > certs)
 		check_fault(k, s, key, false, "[%s] has a TLS_KEY without its TLS_CERT", s->name);
-	else if (certs > 1)
-		check_fault(k, s, cert, true, "only the first TLS_CERT and TLS_KEY of a listener are used in this version");
-	const struct config_entry *bind = check_entry(s, "BIND");
+	else if (!certs && (says(s, "PROTOCOL", "submission") || says(s, "PROTOCOL", "submissions")))
+		check_fault(k, s, protocol, false, "[%s] needs TLS_CERT and TLS_KEY: users sign in inside TLS only", s->name);
+	bool asks = want && !says(s, "TLS_CLIENT_CERT", "none");
+	if (asks && !ca)
+		check_fault(k, s, want, false, "TLS_CLIENT_CERT = %s needs TLS_CLIENT_CA: whose certificates are to be believed?", want->v.value);
+	else if (ca && !asks)
+		check_fault(k, s, ca, true, "TLS_CLIENT_CA has no effect without TLS_CLIENT_CERT = ask or require");
+	else if (asks && !certs)
+		check_fault(k, s, want, false, "TLS_CLIENT_CERT = %s needs TLS_CERT and TLS_KEY", want->v.value);
+	struct str rest = versions ? str_from(versions->v.value) : STR_NULL, w;
+	if (versions && !str_word(&rest, " \t", &w))
+		check_fault(k, s, versions, false, "TLS_PROTOCOLS is empty: no version of TLS is left");
+}
+
+/* What a listener would do to strangers, or they to it. */
+static void check_exposure(struct check *k, const struct config_section *s, const struct config_entry *bind)
+{
 	struct str rest = bind ? str_from(bind->v.value) : STR_NULL, w;
-	if (bind && !str_word(&rest, " \t", &w))
+	struct config_bind b;
+	bool lmtp = says(s, "PROTOCOL", "lmtp");
+	while (str_word(&rest, " \t", &w)) {
+		if (config_parse_bind(w, &b))
+			continue;
+		if (lmtp && b.kind == CONFIG_BIND_TCP && b.port == 25)
+			check_fault(k, s, bind, false, "BIND = %.*s: LMTP must not be spoken on port 25 (RFC 2033 5)", STR_ARG(w));
+		else if (lmtp && !loopback(&b))
+			check_fault(k, s, bind, true, "BIND = %.*s: LMTP beyond this machine; clients outside RELAY_NETWORKS are turned away",
+			    STR_ARG(w));
+	}
+	const struct config_entry *xclient = check_entry(s, "XCLIENT_FROM"), *proxy = check_entry(s, "PROXY_FROM");
+	if (xclient && config_networks_match(xclient->v.value, "8.8.8.8"))
+		check_fault(k, s, xclient, true, "XCLIENT_FROM covers strangers: any of them may pass for anybody");
+	if (proxy && config_networks_match(proxy->v.value, "8.8.8.8"))
+		check_fault(k, s, proxy, true, "PROXY_FROM covers strangers: any of them may pass for anybody");
+}
+
+void check_listener(struct check *k, const struct config_section *s)
+{
+	const struct config_entry *bind = check_entry(s, "BIND"), *mode = check_entry(s, "SOCKET_MODE"), *group = check_entry(s, "SOCKET_GROUP");
+	check_certificates(k, s);
+	struct str rest = bind ? str_from(bind->v.value) : STR_NULL, w;
+	bool any = false, sockets = false;
+	while (str_word(&rest, " \t", &w)) {
+		any = true;
+		sockets |= str_istarts(w, STR("unix:"));
+	}
+	if (bind && !any)
 		check_fault(k, s, bind, false, "BIND is empty: nothing to listen on");
+	if ((mode || group) && !sockets)
+		check_fault(k, s, mode ? mode : group, true, "%s has no effect: BIND names no unix socket", mode ? "SOCKET_MODE" : "SOCKET_GROUP");
+	check_exposure(k, s, bind);
 }
 
 struct address {
 	const struct config_section *s;
 	const struct config_entry *e;
 	unsigned char addr[16];
-	bool v4, any;
+	bool v4, any, named; /* named: a unix socket or systemd's, told apart by its text; port is 0 */
 	uint16_t port;
 	size_t order; /* as they stand in the configuration */
 	struct str text;
@@ -68,6 +122,8 @@ static int by_port(const void *a, const void *b)
 	const struct address *x = a, *y = b;
 	if (x->port != y->port)
 		return x->port < y->port ? -1 : 1;
+	if (x->named != y->named)
+		return x->named ? -1 : 1;
 	if (x->v4 != y->v4)
 		return x->v4 ? -1 : 1;
 	return x->order < y->order ? -1 : x->order > y->order;
@@ -76,6 +132,8 @@ static int by_port(const void *a, const void *b)
 /* Two sockets that cannot be bound side by side: the same port, and the same address or a wildcard of its family. */
 static bool clash(const struct address *a, const struct address *b)
 {
+	if (a->named || b->named)
+		return a->named && b->named && str_eq(a->text, b->text);
 	return a->port == b->port && a->v4 == b->v4 && (a->any || b->any || memcmp(a->addr, b->addr, sizeof a->addr) == 0);
 }
 
@@ -86,6 +144,13 @@ static void collect(const struct config_section *s, const struct config_entry *e
 	char host[64];
 	while (*n < max && str_word(&rest, " \t", &w)) {
 		struct address a = { .s = s, .e = e, .v4 = w.p[0] != '[', .text = w };
+		struct config_bind b;
+		if (!config_parse_bind(w, &b) && b.kind != CONFIG_BIND_TCP) {
+			a.named = true;
+			a.order = *n;
+			all[(*n)++] = a;
+			continue;
+		}
 		if (config_parse_hostport(w, host, sizeof host, &a.port) || inet_pton(a.v4 ? AF_INET : AF_INET6, host, a.addr) != 1)
 			continue;
 		a.any = memcmp(a.addr, zero, sizeof zero) == 0;

@@ -75,7 +75,17 @@ int config_parse_duration_us(struct str s, int64_t *ret_us);      /* also "5 ms"
 int config_parse_size(struct str s, int64_t *ret_octets);         /* "50 MiB", "64 KiB", "1 GiB", "100 KB", plain octets */
 int config_parse_hostport(struct str s, char *host, size_t host_size, uint16_t *ret_port); /* "127.0.0.1:25", "[::]:25" */
 
-/* Networks "127.0.0.0/8 ::1 …", parsed once. Words that are no network are skipped (they were faults at load). An
+/* One word of a listener's BIND: "127.0.0.1:25", "[::]:25", "unix:/run/pepsi/lmtp" ($VARs still in it), "systemd:NAME". */
+enum config_bind_kind { CONFIG_BIND_TCP, CONFIG_BIND_UNIX, CONFIG_BIND_SYSTEMD };
+struct config_bind {
+	enum config_bind_kind kind;
+	char host[64];       /* TCP: numeric; port 0: any free one */
+	uint16_t port;
+	char name[512];      /* UNIX: the path; SYSTEMD: a name as in LISTEN_FDNAMES */
+};
+int config_parse_bind(struct str word, struct config_bind *ret);
+
+/* Networks "127.0.0.0/8 ::1 …", parsed once. The word "unix" stands for clients of unix sockets, whose address is "unix". Words that are no network are skipped (they were faults at load). An
  * IPv4-mapped IPv6 address counts as the IPv4 address. */
 struct config_networks;
 struct config_networks *config_networks_new(const char *networks); /* NULL text: empty; NULL: memory is out */

@@ -103,8 +103,9 @@ char *config_path_beside(const struct config *c, const char *file, const char *v
 
 /* One network. */
 struct config_network {
-	uint8_t addr[16], bits; /* IPv4 as ::ffff:0:0/96 */
+	uint8_t addr[16], bits; /* IPv4 as ::ffff:0:0/96; bits CONFIG_NETWORK_UNIX: clients of unix sockets */
 };
+enum { CONFIG_NETWORK_UNIX = 255 };
 /* 0, 1: parsed, but bits right of the prefix are set (they are cleared in *ret), -1: no network. */
 int config_network_parse(struct str word, struct config_network *ret);
 /* A domain or "*." and a domain of a list: 0 or -1. */

@@ -31,6 +31,10 @@ int config_network_parse(struct str word, struct config_network *ret)
 	ptrdiff_t slash = str_chr(word, '/');
 	uint64_t bits;
 	bool v4, loose = false;
+	if (str_ieq(word, STR("unix"))) {
+		*ret = (struct config_network){ .bits = CONFIG_NETWORK_UNIX };
+		return 0;
+	}
 	if (address_parse(slash < 0 ? word : str_n(word.p, (size_t)slash), n.addr, &v4))
 		return -1;
 	bits = v4 ? 32 : 128;
@@ -46,8 +50,24 @@ int config_network_parse(struct str word, struct config_network *ret)
 	return loose;
 }
 
-static bool inside(const struct config_network *n, const uint8_t addr[16])
+/* The address as networks are compared: unix ("unix" is none of the internet's) or 16 octets. */
+struct place {
+	uint8_t addr[16];
+	bool local;
+};
+
+static int place_parse(const char *address, struct place *ret)
 {
+	bool v4;
+	ret->local = address && strcmp(address, "unix") == 0;
+	return !address || (!ret->local && address_parse(str_from(address), ret->addr, &v4)) ? -1 : 0;
+}
+
+static bool inside(const struct config_network *n, const struct place *p)
+{
+	if (p->local || n->bits == CONFIG_NETWORK_UNIX)
+		return p->local && n->bits == CONFIG_NETWORK_UNIX;
+	const uint8_t *addr = p->addr;
 	unsigned octets = n->bits / 8, rest = n->bits % 8;
 	if (memcmp(n->addr, addr, octets) != 0)
 		return false;
@@ -86,12 +106,11 @@ void config_networks_free(struct config_networks *n)
 
 bool config_networks_has(const struct config_networks *n, const char *address)
 {
-	uint8_t addr[16];
-	bool v4;
-	if (!n || !address || address_parse(str_from(address), addr, &v4))
+	struct place p;
+	if (!n || place_parse(address, &p))
 		return false;
 	for (size_t i = 0; i < n->n; i++)
-		if (inside(&n->net[i], addr))
+		if (inside(&n->net[i], &p))
 			return true;
 	return false;
 }
@@ -100,12 +119,11 @@ bool config_networks_match(const char *networks, const char *address)
 {
 	struct str rest = str_from(networks), w;
 	struct config_network n;
-	uint8_t addr[16];
-	bool v4;
-	if (!address || address_parse(str_from(address), addr, &v4))
+	struct place p;
+	if (place_parse(address, &p))
 		return false;
 	while (str_word(&rest, " \t", &w))
-		if (config_network_parse(w, &n) >= 0 && inside(&n, addr))
+		if (config_network_parse(w, &n) >= 0 && inside(&n, &p))
 			return true;
 	return false;
 }

@@ -3,6 +3,8 @@
  * Defaults say why in the help where the number is not obvious. */
 #include "schema.h"
 
+#include "proto/smtp/extensions.h"
+
 #define COUNT(a) (sizeof(a) / sizeof(*(a)))
 #define STRING(NAME, FLAGS, DEF, HELP) { NAME, PEPSI_OPT_STRING, FLAGS, DEF, 0, 0, NULL, HELP }
 #define INT(NAME, FLAGS, DEF, MIN, MAX, HELP) { NAME, PEPSI_OPT_INT, FLAGS, DEF, MIN, MAX, NULL, HELP }
@@ -50,11 +52,32 @@ static const struct pepsi_option pepsi_postgres[] = {
 };
 
 static const struct pepsi_option listener[] = {
-	LIST("BIND", SCHEMA_F_BIND | PEPSI_OPTF_REQUIRED, NULL, NULL, "numeric addresses and ports: 0.0.0.0:25 [::]:25"),
+	LIST("BIND", SCHEMA_F_BIND | SCHEMA_F_SOCKETS | PEPSI_OPTF_REQUIRED, NULL, NULL,
+	    "where to listen: numeric addresses and ports (0.0.0.0:25 [::]:25), unix:/PATH, or systemd:NAME for the sockets that "
+	    "systemd passes under that name"),
+	CHOICE("SOCKET_MODE", 0, "0666", "0600 0660 0666", "permissions of the unix sockets in BIND; 0666: who may enter the folder may connect"),
+	STRING("SOCKET_GROUP", 0, NULL, "group of the unix sockets in BIND; default: that of the process that makes them"),
 	CHOICE("PROTOCOL", 0, "smtp", "smtp submission submissions lmtp",
-	    "what is spoken; only smtp is available in this version"),
-	PATH("TLS_CERT", SCHEMA_F_REPEAT, NULL, "certificate chain, PEM; with TLS_KEY, STARTTLS is offered"),
-	PATH("TLS_KEY", SCHEMA_F_REPEAT, NULL, "private key of the TLS_CERT above it, PEM"),
+	    "smtp: mail from other servers; submission: mail from users, who sign in inside STARTTLS (RFC 6409); submissions: the same "
+	    "with TLS from the first octet (RFC 8314); lmtp: mail from our own servers, one answer for each recipient (RFC 2033)"),
+	PATH("TLS_CERT", SCHEMA_F_REPEAT, NULL, "certificate chain, PEM, the server's first; with TLS_KEY, STARTTLS is offered. Several pairs: the "
+	    "one whose names have what the client asks for (SNI), else the first"),
+	PATH("TLS_KEY", SCHEMA_F_REPEAT, NULL, "private key of the TLS_CERT above it, PEM, without passphrase"),
+	LIST("TLS_PROTOCOLS", 0, "tls1.2 tls1.3", "tls1.2 tls1.3", "versions of TLS; older ones are not there"),
+	LIST("TLS_CIPHERS", 0,
+	    "tls_aes_256_gcm_sha384 tls_chacha20_poly1305_sha256 tls_aes_128_gcm_sha256 ecdhe-ecdsa-aes128-gcm-sha256 "
+	    "ecdhe-rsa-aes128-gcm-sha256 ecdhe-ecdsa-aes256-gcm-sha384 ecdhe-rsa-aes256-gcm-sha384 ecdhe-ecdsa-chacha20-poly1305 "
+	    "ecdhe-rsa-chacha20-poly1305",
+	    "tls_aes_256_gcm_sha384 tls_chacha20_poly1305_sha256 tls_aes_128_gcm_sha256 ecdhe-ecdsa-aes128-gcm-sha256 "
+	    "ecdhe-rsa-aes128-gcm-sha256 ecdhe-ecdsa-aes256-gcm-sha384 ecdhe-rsa-aes256-gcm-sha384 ecdhe-ecdsa-chacha20-poly1305 "
+	    "ecdhe-rsa-chacha20-poly1305 dhe-rsa-aes128-gcm-sha256 dhe-rsa-aes256-gcm-sha384 ecdhe-ecdsa-aes128-sha256 "
+	    "ecdhe-rsa-aes128-sha256 ecdhe-ecdsa-aes256-sha384 ecdhe-rsa-aes256-sha384 aes128-gcm-sha256 aes256-gcm-sha384",
+	    "cipher suites in order of preference, OpenSSL's names; tls_… are those of TLS 1.3. Default: forward secrecy and AEAD"),
+	LIST("TLS_GROUPS", 0, "x25519 p-256 p-384", "x25519 p-256 p-384 p-521 x448", "groups of the key exchange in order of preference"),
+	BOOL("TLS_TICKETS", 0, "YES", "clients may take up an earlier session (RFC 8446 2.2); the keys are in memory only and change every 12 h"),
+	PATH("TLS_CLIENT_CA", 0, NULL, "authorities, PEM, whose certificates clients may show"),
+	CHOICE("TLS_CLIENT_CERT", 0, "none", "none ask require",
+	    "client certificates: not asked for, welcome, or no session without one; needs TLS_CLIENT_CA"),
 	SIZE("MESSAGE_SIZE_LIMIT", 0, "50 MiB", 64 * KIB, 1 * GIB, "largest message accepted (RFC 1870)"),
 	INT("MAX_RECIPIENTS", 0, "1000", 100, 100000, "recipients in one transaction; RFC 5321 wants at least 100"),
 	INT("MAX_CONNECTIONS", 0, "1000", 1, 100000, "sessions at once; more get 421"),
@@ -64,11 +87,14 @@ static const struct pepsi_option listener[] = {
 	DURATION("SESSION_TIMEOUT", 0, "1 h", 10, 7 * DAY, "longest session, however busy: nobody holds a place by trickling"),
 	INT("MAX_ERRORS", 0, "20", 1, 10000, "errors and refusals in one session, then 421"),
 	INT("MAX_HOPS", 0, "50", 10, 1000, "Received fields in a message; more is a mail loop (RFC 5321 6.3)"),
-	LIST("EXTENSIONS", 0, "pipelining size 8bitmime smtputf8 enhancedstatuscodes dsn starttls",
-	    "pipelining size 8bitmime smtputf8 enhancedstatuscodes dsn starttls", "what EHLO offers; default: all there are"),
-	LIST("AUTH", SCHEMA_F_NO_EFFECT, NULL, "plain login scram-sha-256 scram-sha-1", "ways to sign in"),
-	LIST("PROXY_FROM", SCHEMA_F_NO_EFFECT | SCHEMA_F_NETWORKS, NULL, NULL, "networks of proxies that send a PROXY header"),
-	LIST("XCLIENT_FROM", SCHEMA_F_NO_EFFECT | SCHEMA_F_NETWORKS, NULL, NULL, "networks that may use XCLIENT"),
+	LIST("EXTENSIONS", 0, SMTP_EXT_DEFAULT_NAMES, SMTP_EXT_NAMES,
+	    "extensions of SMTP that EHLO offers and that are taken; some only inside or outside TLS, or to trusted clients"),
+	LIST("AUTH", 0, NULL, "plain login scram-sha-256 scram-sha-256-plus oauthbearer xoauth2 external",
+	    "ways to sign in, inside TLS only; default: plain login scram-sha-256 scram-sha-256-plus for submission and submissions, else none"),
+	LIST("PROXY_FROM", SCHEMA_F_NETWORKS, NULL, NULL,
+	    "proxies (networks, or unix) whose connections begin with a PROXY header, version 1 or 2, which says who the client is; from nobody "
+	    "else is one taken, and from these nothing but one"),
+	LIST("XCLIENT_FROM", SCHEMA_F_NETWORKS, NULL, NULL, "networks, or unix, whose clients may say by XCLIENT for whom they speak"),
 	CHOICE("SPF", SCHEMA_F_NO_EFFECT, "off", "off record enforce", "SPF (RFC 7208)"),
 	CHOICE("DKIM", SCHEMA_F_NO_EFFECT, "off", "off record enforce", "DKIM verification (RFC 6376)"),
 	CHOICE("DMARC", SCHEMA_F_NO_EFFECT, "off", "off record enforce", "DMARC (RFC 7489)"),

@@ -189,17 +189,18 @@ static int choice(const struct pepsi_option *o, struct str s, struct buf *why)
 	return -1;
 }
 
-static int bind_word(struct str w, struct buf *why)
+static int bind_word(const struct pepsi_option *o, struct str w, struct buf *why)
 {
-	char host[64];
 	unsigned char addr[16];
-	uint16_t port;
-	if (config_parse_hostport(w, host, sizeof host, &port) || !port) {
-		say(why, "expected ADDRESS:PORT such as 127.0.0.1:25 or [::1]:25, found \"%.*s\"", STR_ARG(w));
+	struct config_bind b;
+	bool sockets = own_flags(o) & SCHEMA_F_SOCKETS;
+	if (config_parse_bind(w, &b) || (b.kind == CONFIG_BIND_TCP ? !b.port : !sockets)) {
+		say(why, "expected ADDRESS:PORT such as 127.0.0.1:25 or [::1]:25%s, found \"%.*s\"",
+		    sockets ? ", unix:/PATH or systemd:NAME" : "", STR_ARG(w));
 		return -1;
 	}
-	if (inet_pton(w.p[0] == '[' ? AF_INET6 : AF_INET, host, addr) != 1) {
-		say(why, "\"%s\" is no numeric address", host);
+	if (b.kind == CONFIG_BIND_TCP && inet_pton(w.p[0] == '[' ? AF_INET6 : AF_INET, b.host, addr) != 1) {
+		say(why, "\"%s\" is no numeric address", b.host);
 		return -1;
 	}
 	return 0;
@@ -210,7 +211,7 @@ static int list_word(const struct pepsi_option *o, struct str w, struct buf *why
 	char domain[CONFIG_DOMAIN_MAX + 2];
 	struct config_network net;
 	if (own_flags(o) & SCHEMA_F_NETWORKS && config_network_parse(w, &net) < 0) {
-		say(why, "\"%.*s\" is no network; write 192.0.2.0/24, 2001:db8::/32 or an address", STR_ARG(w));
+		say(why, "\"%.*s\" is no network; write 192.0.2.0/24, 2001:db8::/32, an address or unix", STR_ARG(w));
 		return -1;
 	}
 	if (own_flags(o) & SCHEMA_F_DOMAINS && str_eq(w, STR("*"))) {
@@ -222,7 +223,7 @@ static int list_word(const struct pepsi_option *o, struct str w, struct buf *why
 		return -1;
 	}
 	if (own_flags(o) & SCHEMA_F_BIND)
-		return bind_word(w, why);
+		return bind_word(o, w, why);
 	return choice(o, w, why);
 }
 

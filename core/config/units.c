@@ -122,3 +122,30 @@ int config_parse_hostport(struct str s, char *host, size_t host_size, uint16_t *
 	*ret_port = (uint16_t)port;
 	return 0;
 }
+
+int config_parse_bind(struct str word, struct config_bind *ret)
+{
+	struct config_bind b = { .kind = CONFIG_BIND_TCP };
+	struct str rest;
+	word = str_trim(word);
+	if (str_istarts(word, STR("unix:")))
+		b.kind = CONFIG_BIND_UNIX;
+	else if (str_istarts(word, STR("systemd:")))
+		b.kind = CONFIG_BIND_SYSTEMD;
+	else if (config_parse_hostport(word, b.host, sizeof b.host, &b.port))
+		return -1;
+	if (b.kind != CONFIG_BIND_TCP) {
+		rest = str_skip(word, (size_t)str_chr(word, ':') + 1);
+		if (!rest.n || rest.n >= sizeof b.name || memchr(rest.p, 0, rest.n))
+			return -1;
+		if (b.kind == CONFIG_BIND_UNIX && rest.p[0] != '/' && rest.p[0] != '$')
+			return -1;
+		/* sd_listen_fds_with_names(3): names are printable ASCII without ':', at most 255 octets */
+		for (size_t i = 0; b.kind == CONFIG_BIND_SYSTEMD && i < rest.n; i++)
+			if (rest.n > 255 || rest.p[i] <= ' ' || rest.p[i] > '~' || rest.p[i] == ':')
+				return -1;
+		memcpy(b.name, rest.p, rest.n);
+	}
+	*ret = b;
+	return 0;
+}

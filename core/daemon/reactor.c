@@ -207,7 +207,15 @@ static void new_config(struct reactor *r, int fd)
 	config_load_secrets(c, NULL);
 	struct config *old = r->config;
 	r->config = c;
-	ingress_reload(r->ingress, c);
+	struct config_faults *faults = config_faults_new();
+	if (faults)
+		ingress_reload(r->ingress, c, NULL, faults);
+	for (size_t i = 0; i < config_faults_n(faults, true); i++) {
+		const struct config_fault *f = config_faults_at(faults, i);
+		log_line(f->warning ? LOG_LV_WARN : LOG_LV_ERROR, NULL, "event=reload-fault at=%s:%u reason=%s", f->file, f->line,
+		    log_qz(f->text));
+	}
+	config_faults_free(faults);
 	dispatch_reload(r->dispatch, c);
 	config_free(old);
 	reload_done(r, NULL);
@@ -403,7 +411,7 @@ static int bind_all(struct reactor *r)
 	struct config_faults *faults = config_faults_new();
 	if (!faults)
 		return -1;
-	r->ingress = ingress_new(r->config, faults);
+	r->ingress = ingress_new(r->config, NULL, faults);
 	r->admin = admin_new(r->config, r->table->state_dir, r->table->reactor.uid, r->table->reactor.gid, faults);
 	for (size_t i = 0; i < config_faults_n(faults, true); i++) {
 		const struct config_fault *f = config_faults_at(faults, i);

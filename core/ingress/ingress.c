@@ -1,5 +1,6 @@
 /* The ingress as a whole: sockets, accepting, deadlines, the answer of the database, reload and drain. What a session
  * says is in session.c and policy.c; how messages are committed, in admit.c. */
+#include "certificates.h"
 #include "ingress_internal.h"
 
 #include "base/clock.h"
@@ -13,81 +14,33 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-enum { REFUSAL_LINES_A_SECOND = 20, DRAIN_TURNS = 16, SESSION_OCTETS = 16 * 1024, GIVE_BACK_OCTETS = 32 * 1024 * 1024 };
+enum { REFUSAL_LINES_A_SECOND = 20, SESSION_OCTETS = 16 * 1024, GIVE_BACK_OCTETS = 32 * 1024 * 1024 };
 
 const char *const refusal_names[REFUSED_N] = { "relay", "database", "memory", "disk", "headers", "loop", "content",
-	"connections", "address", "row", "drain", "early-talk" };
+	"connections", "address", "row", "drain", "early-talk", "proxy", "auth" };
 
 /* --- beginning and end --- */
 
-static void bind_all(struct ingress *in, const struct config *c, const char *section, struct terms *t,
-    struct config_faults *faults)
-{
-	const struct config_value *at = config_get(c, section, "BIND");
-	struct str rest = str_from(config_str(c, section, "BIND")), word;
-	size_t before = in->n_listening;
-	while (str_word(&rest, " \t,", &word)) {
-		char host[64], err[256];
-		uint16_t port;
-		struct listening *l = realloc(in->listening, (in->n_listening + 1) * sizeof *l);
-		if (!l) {
-			config_fault_add(faults, "", 0, false, "[%s]: out of memory", section);
-			return;
-		}
-		in->listening = l;
-		l += in->n_listening;
-		*l = (struct listening){ .in = in, .terms = terms_ref(t), .fd = -1 };
-		in->n_listening++;
-		if (config_parse_hostport(word, host, sizeof host, &port)) {
-			config_fault_add(faults, at ? at->file : "", at ? at->line : 0, false,
-			    "[%s] BIND: \"%.*s\" is no numeric address with a port (127.0.0.1:2525, "
-			    "[::1]:2525)",
-			    section, STR_ARG(word));
-			continue;
-		}
-		l->host = strdup(host);
-		l->port = port;
-		l->fd = l->host ? net_listen(host, port, err, sizeof err) : -1;
-		if (l->fd < 0)
-			config_fault_add(faults, at ? at->file : "", at ? at->line : 0, false,
-			    "[%s] BIND: cannot listen on %.*s: %s", section, STR_ARG(word),
-			    l->host ? err : "out of memory");
-	}
-	if (in->n_listening == before)
-		config_fault_add(faults, at ? at->file : "", at ? at->line : 0, false,
-		    "[%s] BIND: no address to listen on", section);
-}
-
-static bool is_listener(const char *section)
-{
-	return str_istarts(str_from(section), STR("listener-"));
-}
-
-struct ingress *ingress_new(const struct config *c, struct config_faults *faults)
+struct ingress *ingress_new(const struct config *c, const struct ingress_supply *supply, struct config_faults *faults)
 {
 	size_t before = config_faults_n(faults, false);
 	struct ingress *in = calloc(1, sizeof *in);
+	const struct ingress_supply direct = ingress_supply_direct(NULL);
 	const char *section;
-	if (!in) {
+	if (!in || !(in->tickets = net_tickets_new())) {
 		config_fault_add(faults, "", 0, false, "out of memory");
+		free(in);
 		return NULL;
 	}
 	in->resume_tail = &in->resume_head;
 	clients_init(&in->clients);
 	shared_settings_read(&in->set, c, faults);
 	for (size_t i = 0; (section = config_section(c, i)); i++) {
-		const struct config_value *proto = config_get(c, section, "PROTOCOL");
-		struct terms *t;
-		if (!is_listener(section))
+		if (!ingress_is_listener(section))
 			continue;
-		if (proto && !str_ieq(str_from(proto->value), STR("smtp"))) {
-			config_fault_add(faults, proto->file, proto->line, false,
-			    "[%s] PROTOCOL = %s: this version speaks smtp only", section, proto->value);
-			continue;
-		}
-		t = terms_new(c, section, NULL, faults);
+		struct terms *t = terms_new(c, section, supply ? supply : &direct, in->tickets, NULL, faults);
 		if (t)
-			bind_all(in, c, section, t, faults);
+			listening_open(in, c, section, t, supply ? supply : &direct, faults);
 		terms_unref(t);
 	}
 	if (config_faults_n(faults, false) > before) {
@@ -95,15 +48,6 @@ struct ingress *ingress_new(const struct config *c, struct config_faults *faults
 		return NULL;
 	}
 	return in;
-}
-
-static void free_listening(struct listening *l)
-{
-	net_listener_free(l->listener);
-	if (l->fd >= 0)
-		close(l->fd);
-	terms_unref(l->terms);
-	free(l->host);
 }
 
 void ingress_free(struct ingress *in)
@@ -116,10 +60,10 @@ void ingress_free(struct ingress *in)
 		s->awaiting = false;
 		session_free(s);
 	}
+	proxied_free_all(in);
 	admit_free(in->admit);
-	for (size_t i = 0; i < in->n_listening; i++)
-		free_listening(&in->listening[i]);
-	free(in->listening);
+	listening_free_all(in);
+	net_tickets_unref(in->tickets);
 	struct event *ev[4] = { in->tick, in->resume, in->wake, in->drain_end };
 	for (unsigned i = 0; i < 4; i++)
 		if (ev[i])
@@ -154,57 +98,6 @@ void ingress_refused(struct ingress *in, const struct session *s, enum refusal w
 	va_end(ap);
 	log_info(s ? &s->log : NULL, "event=refused reason=%s helo=%s %s", refusal_names[why],
 	    s ? log_q(buf_str(&s->helo)) : "\"\"", text);
-}
-
-/* --- accepting --- */
-
-/* A place is not free: say so politely. One attempt; whoever does not read it is closed all the same. */
-static void turn_away(
-    struct listening *l, int fd, const struct net_addr *peer, enum refusal why, const char *code, const char *text)
-{
-	char line[512], rest[4096];
-	unsigned turns = 0;
-	int n = snprintf(line, sizeof line, "%s %.255s %s\r\n", code, l->terms->hostname, text);
-	ingress_refused(l->in, NULL, why, "client=%s listener=%s text=%s", peer->text, l->terms->name, log_qz(text));
-	if (send(fd, line, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-		log_debug(NULL, "event=write-failed client=%s error=%s", peer->text, log_qz(strerror(errno)));
-	/* with input unread, close() would be a reset, which overtakes the line */
-	shutdown(fd, SHUT_WR);
-	while (recv(fd, rest, sizeof rest, MSG_DONTWAIT) == (ssize_t)sizeof rest && ++turns < DRAIN_TURNS)
-		;
-	close(fd);
-}
-
-/* Who has something to say before the banner is no SMTP client: a browser, a reflector, a worm (RFC 5321 §3.1). */
-static bool talks_first(int fd)
-{
-	char c;
-	return recv(fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) == 1;
-}
-
-static void on_accept(void *arg, int fd, const struct net_addr *peer)
-{
-	struct listening *l = arg;
-	struct ingress *in = l->in;
-	bool relay = config_networks_has(l->terms->relay, peer->text);
-	in->connections++;
-	if (l->terms->max_connections && l->sessions >= l->terms->max_connections) {
-		turn_away(l, fd, peer, REFUSED_CONNECTIONS, "421 4.7.0", "Too many connections; try again later");
-		return;
-	}
-	if (talks_first(fd)) {
-		turn_away(l, fd, peer, REFUSED_EARLY, "554 5.5.1", "You talked before the banner");
-		return;
-	}
-	if (!clients_enter(&in->clients, peer, relay ? 0 : l->terms->max_per_address)) {
-		turn_away(l, fd, peer, REFUSED_CONNECTIONS, "421 4.7.0",
-		    "Too many connections from your address; try again later");
-		return;
-	}
-	if (!session_begin(l, fd, peer, relay)) {
-		clients_leave(&in->clients, peer);
-		log_error(NULL, "event=session-failed client=%s error=\"out of memory\"", peer->text);
-	}
 }
 
 /* --- turns of the loop --- */
@@ -295,7 +188,10 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	look_at_disk(in);
-	ingress_sweep(in, clock_mono_us());
+	int64_t now = clock_mono_us();
+	ingress_sweep(in, now);
+	proxied_sweep(in, now);
+	certificates_watch(in, now);
 	give_back(in);
 }
 
@@ -454,61 +350,40 @@ int ingress_start_with(struct ingress *in, struct event_base *base, const struct
 		return -1;
 	use_settings(in);
 	look_at_disk(in);
-	for (size_t i = 0; i < in->n_listening; i++) {
-		struct listening *l = &in->listening[i];
-		l->listener = net_listener_new(base, l->fd, on_accept, l);
-		if (!l->listener)
+	for (struct listening *l = in->listening; l; l = l->next)
+		if (listening_start(l))
 			return -1;
-		log_info(NULL, "event=listening listener=%s address=%s port=%u starttls=%s", l->terms->name,
-		    l->host, l->port, l->terms->tls ? "yes" : "no");
-	}
 	in->started = true;
 	return 0;
 }
 
-void ingress_reload(struct ingress *in, const struct config *c)
+void ingress_reload(struct ingress *in, const struct config *c, const struct ingress_supply *supply, struct config_faults *faults)
 {
-	struct config_faults *faults = config_faults_new();
+	const struct ingress_supply direct = ingress_supply_direct(NULL);
 	struct shared_settings set = { 0 };
-	if (!faults)
-		return;
+	const char *section;
 	if (shared_settings_read(&set, c, faults) == 0) {
 		shared_settings_done(&in->set);
 		in->set = set;
 		if (in->started)
 			use_settings(in);
 	}
-	for (size_t i = 0; i < in->n_listening; i++) {
-		struct listening *l = &in->listening[i];
-		struct terms *t;
-		if (!config_get(c, l->terms->section, "BIND")) {
-			log_warn(NULL,
-			    "event=reload listener=%s change=removed effect=\"listens until restart\"",
-			    l->terms->name);
-			continue;
-		}
-		t = terms_new(c, l->terms->section, l->terms, faults);
-		if (!t)
-			continue; /* the fault says why; the old terms go on */
-		terms_unref(l->terms);
-		l->terms = t;
-	}
-	const char *section;
+	if (in->draining)
+		return; /* its listeners are closed already */
+	listening_mark(in);
 	for (size_t i = 0; (section = config_section(c, i)); i++) {
-		bool known = false;
-		for (size_t k = 0; k < in->n_listening; k++)
-			known = known || str_ieq(str_from(section), str_from(in->listening[k].terms->section));
-		if (is_listener(section) && !known)
-			log_warn(NULL, "event=reload listener=%s change=added effect=\"listens after restart\"",
-			    section);
+		if (!ingress_is_listener(section))
+			continue;
+		struct terms *t =
+		    terms_new(c, section, supply ? supply : &direct, in->tickets, listening_terms(in, section), faults);
+		if (t)
+			listening_open(in, c, section, t, supply ? supply : &direct, faults);
+		else
+			listening_keep(in, section); /* the fault says why; the old terms go on */
+		terms_unref(t);
 	}
-	for (size_t i = 0; i < config_faults_n(faults, true); i++) {
-		const struct config_fault *f = config_faults_at(faults, i);
-		log_line(f->warning ? LOG_LV_WARN : LOG_LV_ERROR, NULL,
-		    "event=reload-fault file=%s line=%u error=%s effect=%s", log_qz(f->file), f->line,
-		    log_qz(f->text), f->warning ? "none" : "\"old settings kept\"");
-	}
-	config_faults_free(faults);
+	listening_sweep(in);
+	in->certificates_us = 0;
 }
 
 static void on_drain_end(evutil_socket_t fd, short what, void *arg)
@@ -539,14 +414,9 @@ void ingress_drain(struct ingress *in, unsigned grace_s, void (*done)(void *arg)
 	in->draining = true;
 	in->drained = done;
 	in->drained_arg = arg;
-	for (size_t i = 0; i < in->n_listening; i++) {
-		struct listening *l = &in->listening[i];
-		net_listener_free(l->listener);
-		l->listener = NULL;
-		if (l->fd >= 0)
-			close(l->fd); /* what waits in the backlog gets a reset and comes again */
-		l->fd = -1;
-	}
+	for (struct listening *l = in->listening; l; l = l->next)
+		listening_close(l);
+	proxied_free_all(in);
 	in->drain_end = in->base ? evtimer_new(in->base, on_drain_end, in) : NULL;
 	if (!in->base) { /* never started: nobody to wait for */
 		in->drained = NULL;

@@ -13,6 +13,7 @@
 #include "config/config.h"
 #include "proto/wire/wire.h"
 #include "store/queue.h"
+#include "supply.h"
 
 #include <event2/event.h>
 
@@ -34,9 +35,10 @@ struct ingress_sink {
 
 struct ingress;
 
-/* Binds the listeners of all [listener-*] sections (before privileges are dropped; port 25). Messages about
- * every socket that cannot be bound go into faults. NULL when there is any. */
-struct ingress *ingress_new(const struct config *c, struct config_faults *faults);
+/* Binds the listeners of all [listener-*] sections and reads their certificates (before privileges are dropped; port 25).
+ * Messages about every socket that cannot be bound go into faults. NULL when there is any. supply: NULL: opens everything
+ * itself. */
+struct ingress *ingress_new(const struct config *c, const struct ingress_supply *supply, struct config_faults *faults);
 /* Octets of the messages accepted so far. */
 uint64_t ingress_octets(const struct ingress *in);
 /* Begins to accept. admission: connection of role pepsi-ingress, owned by the caller; may be down: 451 then.
@@ -45,9 +47,10 @@ int ingress_start(struct ingress *in, struct event_base *base, struct store_conn
     unsigned n_large, const struct ingress_sink *sink);
 /* The admission connection came or went (the state callback of store_conn is the reactor's). */
 void ingress_database(struct ingress *in, bool up);
-/* New configuration: limits and networks for new sessions; listeners stay (those that came or went are logged:
- * restart). */
-void ingress_reload(struct ingress *in, const struct config *c);
+/* New configuration: limits, networks and certificates for new sessions; sockets that came are opened, those that went
+ * closed. supply: as above. What cannot be done goes into faults (a warning: what there was goes on in its place); the rest
+ * is done. Sessions keep what they began under. */
+void ingress_reload(struct ingress *in, const struct config *c, const struct ingress_supply *supply, struct config_faults *faults);
 /* Stops accepting; ends idle sessions with 421; calls done when the last is gone or after grace_s. */
 void ingress_drain(struct ingress *in, unsigned grace_s, void (*done)(void *arg), void *arg);
 void ingress_free(struct ingress *in);

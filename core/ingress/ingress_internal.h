@@ -6,7 +6,8 @@
 #include "admit.h"
 #include "clients.h"
 #include "ingress.h"
-#include "net/listener.h"
+#include "listening.h"
+#include "proxied.h"
 #include "session.h"
 #include "settings.h"
 
@@ -24,25 +25,18 @@ enum refusal {
 	REFUSED_ROW,         /* 451: the database did not take it */
 	REFUSED_DRAIN,       /* 421 4.3.2 */
 	REFUSED_EARLY,       /* 554 5.5.1: the client talked before the banner */
+	REFUSED_PROXY,       /* closed: no valid PROXY header where one was due */
+	REFUSED_AUTH,        /* 530 5.7.0: not signed in where that is a must */
 	REFUSED_N
 };
 extern const char *const refusal_names[REFUSED_N];
 
-struct listening {
-	struct ingress *in;
-	struct terms *terms;         /* for new sessions */
-	char *host;
-	uint16_t port;
-	int fd;
-	struct net_listener *listener;
-	unsigned sessions;
-};
-
 struct ingress {
 	struct event_base *base;
 	struct shared_settings set;
-	struct listening *listening;
-	size_t n_listening;
+	struct listening *listening; /* all, in the order of the configuration */
+	struct net_tickets *tickets;
+	struct proxied *proxied;     /* connections that still owe their PROXY header */
 	struct ingress_sink sink;
 	struct admit *admit;
 	struct store_conn *admission, *large[ADMIT_LARGE_MAX];
@@ -64,6 +58,7 @@ struct ingress {
 	bool wake_armed;
 	int64_t woke_us;
 
+	int64_t certificates_us;     /* when their ends were looked at last */
 	bool draining;
 	struct event *drain_end;
 	void (*drained)(void *);
@@ -75,7 +70,8 @@ struct ingress {
 	uint64_t refusals_unlogged;
 
 	/* counters since start */
-	uint64_t connections, accepted, octets, rejected[REFUSED_N], timeouts, tls, tls_failed, orphans;
+	uint64_t connections, accepted, octets, rejected[REFUSED_N], timeouts, tls, tls_failed, tls_resumed, orphans,
+	    proxied_total;
 };
 
 /* ingress_start() with any database behind it. */

@@ -3,6 +3,7 @@
 
 #include "json.h"
 #include "proto/mail/received.h"
+#include "proxied.h"
 #include "session.h"
 
 #include <stdio.h>
@@ -87,14 +88,46 @@ int message_take(struct message *m, const struct smtp_transaction *tx)
 	return m->text.failed || m->dsn.failed ? -1 : 0;
 }
 
-/* RFC 3848; RFC 6531 §4.3 for the UTF8 forms, which are ESMTP by nature. */
-static struct str protocol(const struct session *s, bool utf8)
+/* RFC 3848; RFC 6531 §4.3 for the UTF8 forms, which are extended by nature. */
+static struct str protocol(const struct session *s, bool utf8, char out[16])
 {
-	if (utf8)
-		return s->tls_protocol ? STR("UTF8SMTPS") : STR("UTF8SMTP");
-	if (s->tls_protocol)
-		return STR("ESMTPS");
-	return s->esmtp ? STR("ESMTP") : STR("SMTP");
+	bool lmtp = s->terms->lmtp;
+	if (!lmtp && !utf8 && !s->esmtp && !s->tls_protocol)
+		return STR("SMTP");
+	snprintf(out, 16, "%s%s%s%s", utf8 ? "UTF8" : "", lmtp ? "LMTP" : utf8 ? "SMTP" : "ESMTP", s->tls_protocol ? "S" : "",
+	    s->login.n ? "A" : "");
+	return str_from(out);
+}
+
+static void put_tls(struct buf *out, const struct session *s)
+{
+	json_put_key(out, "tls");
+	buf_addc(out, '{');
+	json_put_member(out, "protocol", str_from(s->tls_protocol));
+	json_put_member(out, "cipher", str_from(s->tls_cipher));
+	json_put_key(out, "bits");
+	buf_addf(out, "%d", s->tls_bits);
+	if (s->identity) {
+		json_put_member(out, "client_subject", str_from(s->identity->subject));
+		json_put_member(out, "client_fingerprint", str_from(s->identity->fingerprint));
+	}
+	buf_addc(out, '}');
+}
+
+static void put_proxy(struct buf *out, const struct proxy_info *via)
+{
+	json_put_key(out, "proxy");
+	buf_addc(out, '{');
+	json_put_member(out, "ip", str_from(via->addr.text));
+	if (via->authority[0])
+		json_put_member(out, "authority", str_from(via->authority));
+	if (via->alpn[0])
+		json_put_member(out, "alpn", str_from(via->alpn));
+	if (via->tls_version[0])
+		json_put_member(out, "tls_protocol", str_from(via->tls_version));
+	if (via->tls_cipher[0])
+		json_put_member(out, "tls_cipher", str_from(via->tls_cipher));
+	buf_addc(out, '}');
 }
 
 static void put_state(struct buf *out, const struct message *m, const struct session *s)
@@ -108,13 +141,10 @@ static void put_state(struct buf *out, const struct message *m, const struct ses
 	json_put_bool(out, "smtputf8", m->smtputf8);
 	json_put_member(out, "body", m->body_8bit ? STR("8BITMIME") : STR("7BIT"));
 	json_put_member(out, "listener", str_from(s->terms->name));
-	if (s->tls_protocol) {
-		json_put_key(out, "tls");
-		buf_addc(out, '{');
-		json_put_member(out, "protocol", str_from(s->tls_protocol));
-		json_put_member(out, "cipher", str_from(s->tls_cipher));
-		buf_addc(out, '}');
-	}
+	if (s->tls_protocol)
+		put_tls(out, s);
+	if (s->via)
+		put_proxy(out, s->via);
 	json_put_member(out, "authserv_id", str_from(s->terms->hostname));
 	buf_addc(out, '}');
 	if (m->dsn.n) {
@@ -127,17 +157,17 @@ static void put_state(struct buf *out, const struct message *m, const struct ses
 int message_compose(struct message *m, int64_t now_us)
 {
 	const struct session *s = m->session;
-	char id[24], tls[96] = "";
+	char id[24], tls[128] = "", with[16];
 	snprintf(id, sizeof id, "%lld", (long long)m->id);
 	if (s->tls_protocol)
-		snprintf(tls, sizeof tls, "%s %s", s->tls_protocol, s->tls_cipher);
+		snprintf(tls, sizeof tls, "%s %s %d bits", s->tls_protocol, s->tls_cipher, s->tls_bits);
 	m->received_at = now_us;
 	m->headers = BUF_INIT(m->spool.head.n + 4096);
 	m->state = BUF_INIT(STATE_MAX);
 	struct mail_received r = {
 		.helo = buf_str(&s->helo),
-		.ip = s->peer.family ? str_from(s->peer.text) : STR_NULL,
-		.protocol = protocol(s, m->smtputf8),
+		.ip = net_addr_is_ip(&s->peer) ? str_from(s->peer.text) : STR_NULL,
+		.protocol = protocol(s, m->smtputf8, with),
 		.tls = str_from(tls),
 		.hostname = str_from(s->terms->hostname),
 		.id = str_from(id),

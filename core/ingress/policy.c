@@ -36,7 +36,10 @@ static void on_helo(struct session *s, const struct smtp_event *ev)
 static void on_mail(struct session *s, const struct smtp_event *ev)
 {
 	struct ingress *in = s->in;
-	if (in->draining) {
+	if (s->terms->need_auth && !s->login.n) {
+		ingress_refused(in, s, REFUSED_AUTH, "at=MAIL from=%s", log_q(ev->tx->mail_from));
+		reject(s, 530, "5.7.0", "Authentication required"); /* RFC 4954 §6 */
+	} else if (in->draining) {
 		ingress_refused(in, s, REFUSED_DRAIN, "at=MAIL");
 		reject(s, 451, "4.3.2", "Service is stopping; try again later");
 	} else if (!in->database_up) {
@@ -197,7 +200,11 @@ void policy_event(struct session *s, const struct smtp_event *ev)
 		s->starttls = true;
 		break;
 	case SMTP_EV_VRFY:
+	case SMTP_EV_EXPN: /* 252 to both: nobody is told who lives here */
 		accept_usual(s);
+		break;
+	case SMTP_EV_XCLIENT: /* nobody is trusted with it */
+		reject(s, 550, "5.7.1", "Refused");
 		break;
 	case SMTP_EV_QUIT:
 		s->closing = true;

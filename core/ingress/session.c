@@ -22,7 +22,13 @@ static void on_secured(void *arg);
 static void on_broken(void *arg, const char *why);
 static const struct net_conn_calls calls = { on_input, on_eof, on_writable, on_secured, on_broken };
 
-bool session_begin(struct listening *at, int fd, const struct net_addr *peer, bool relay)
+static void put_log_context(struct session *s)
+{
+	log_ctx_set(&s->log, NULL, "session=%llu listener=%s client=%s%s%s", (unsigned long long)s->id, s->terms->name,
+	    s->peer.text, s->via ? " proxy=" : "", s->via ? s->via->addr.text : "");
+}
+
+bool session_begin(struct listening *at, int fd, const struct net_addr *peer, bool relay, const struct proxy_info *via)
 {
 	struct ingress *in = at->in;
 	struct session *s = calloc(1, sizeof *s);
@@ -33,8 +39,12 @@ bool session_begin(struct listening *at, int fd, const struct net_addr *peer, bo
 		return false;
 	}
 	s->engine = smtp_server_new(&at->terms->smtp);
-	if (!s->engine) {
+	if (via && (s->via = malloc(sizeof *via)))
+		*s->via = *via;
+	if (!s->engine || (via && !s->via) || (at->terms->implicit_tls && net_conn_starttls(s->conn, at->terms->tls))) {
 		net_conn_free(s->conn);
+		smtp_server_free(s->engine);
+		free(s->via);
 		free(s);
 		return false;
 	}
@@ -43,14 +53,14 @@ bool session_begin(struct listening *at, int fd, const struct net_addr *peer, bo
 	s->terms = terms_ref(at->terms);
 	s->id = ++in->next_session;
 	s->peer = *peer;
-	s->relay = relay;
+	s->relay = relay && !(via && via->unknown);
 	s->helo = BUF_INIT(1024);
+	s->login = BUF_INIT(1024);
 	s->message.session = s;
 	s->message.spool.fd = -1;
 	s->started_us = clock_mono_us();
 	s->deadline_us = s->started_us + s->terms->command_us;
-	log_ctx_set(&s->log, NULL, "session=%llu listener=%s client=%s", (unsigned long long)s->id,
-	    s->terms->name, s->peer.text);
+	put_log_context(s);
 	s->next = in->sessions;
 	if (s->next)
 		s->next->prev = s;
@@ -75,6 +85,9 @@ void session_free(struct session *s)
 	smtp_server_free(s->engine);
 	message_done(&s->message);
 	buf_free(&s->helo);
+	buf_free(&s->login);
+	free(s->via);
+	free(s->identity);
 	if (s->prev)
 		s->prev->next = s->next;
 	else
@@ -90,7 +103,7 @@ void session_free(struct session *s)
 			in->resume_tail = at;
 	}
 	clients_leave(&in->clients, &s->peer);
-	s->at->sessions--;
+	listening_leave(s->at);
 	in->n_sessions--;
 	terms_unref(s->terms);
 	free(s);
@@ -131,7 +144,7 @@ static void set_reading(struct session *s)
 void session_flush(struct session *s)
 {
 	struct buf *out = smtp_server_out(s->engine);
-	if (!s->conn || !out->n)
+	if (!s->conn || !out->n || net_conn_securing(s->conn)) /* within the handshake: the banner waits for its end */
 		return;
 	int r = net_conn_write(s->conn, out);
 	s->blocked = r == 0;
@@ -265,12 +278,21 @@ static void on_secured(void *arg)
 {
 	struct session *s = arg;
 	s->in->tls++;
+	s->in->tls_resumed += net_conn_tls_resumed(s->conn);
 	s->tls_protocol = net_conn_tls_protocol(s->conn);
 	s->tls_cipher = net_conn_tls_cipher(s->conn);
+	s->tls_bits = net_conn_tls_bits(s->conn);
+	const struct net_tls_identity *id = net_conn_tls_client_identity(s->conn);
+	/* a copy: a message outlives its connection */
+	if (id && (s->identity = malloc(sizeof *id)))
+		*s->identity = *id;
 	buf_reset(&s->helo);
+	buf_reset(&s->login);
 	s->esmtp = false;
 	smtp_server_tls_started(s->engine);
-	log_debug(&s->log, "event=tls protocol=%s cipher=%s", s->tls_protocol, s->tls_cipher);
+	log_debug(&s->log, "event=tls protocol=%s cipher=%s bits=%d resumed=%d sni=%s subject=%s", s->tls_protocol, s->tls_cipher,
+	    s->tls_bits, net_conn_tls_resumed(s->conn), log_qz(net_conn_tls_server_name(s->conn) ? net_conn_tls_server_name(s->conn) : ""),
+	    log_qz(s->identity ? s->identity->subject : ""));
 	s->deadline_us = clock_mono_us() + s->terms->command_us;
 	session_pump(s);
 }

@@ -10,6 +10,7 @@
 
 struct ingress;
 struct listening;
+struct proxy_info;
 
 struct session {
 	struct session *prev, *next, *resume_next;
@@ -21,8 +22,12 @@ struct session {
 	uint64_t id;
 	struct net_addr peer;
 	struct buf helo;
+	struct buf login;            /* who signed in (or for whom an XCLIENT speaks); empty: nobody */
+	struct proxy_info *via;      /* the proxy it came by, or NULL */
+	struct net_tls_identity *identity; /* of the client's certificate, or NULL */
 	size_t envelope;             /* what sender and recipients take of the memory of all messages */
 	const char *tls_protocol, *tls_cipher;
+	int tls_bits;
 	int64_t started_us, deadline_us, data_us;
 	bool esmtp;
 	bool relay;                  /* client in RELAY_NETWORKS */
@@ -39,8 +44,9 @@ struct session {
 	struct log_ctx log;
 };
 
-/* Takes fd. Sends the banner. False: it could not begin (fd is closed). */
-bool session_begin(struct listening *at, int fd, const struct net_addr *peer, bool relay);
+/* Takes fd. Sends the banner, or begins the TLS handshake where that comes first. via: copied, or NULL. False: it could not
+ * begin (fd is closed). */
+bool session_begin(struct listening *at, int fd, const struct net_addr *peer, bool relay, const struct proxy_info *via);
 /* Lets the engine go on and writes what it has to say. May free s. */
 void session_pump(struct session *s);
 /* Writes replies without letting the engine go on (group commit: first all the 250s). Never frees an awaiting

@@ -34,23 +34,13 @@ static char *postmaster_address(const struct terms *t, const char *domains)
 	return asprintf(&ret, "postmaster@%.*s", STR_ARG(domain)) < 0 ? NULL : ret;
 }
 
+/* The check of the configuration has refused unknown words: none is left here. */
 static unsigned extensions(const struct config *c, const char *section)
 {
-	static const struct {
-		const char *name;
-		unsigned flag;
-	} all[] = { { "pipelining", SMTP_EXT_PIPELINING }, { "size", SMTP_EXT_SIZE },
-		{ "8bitmime", SMTP_EXT_8BITMIME }, { "smtputf8", SMTP_EXT_SMTPUTF8 },
-		{ "enhancedstatuscodes", SMTP_EXT_ENHANCEDSTATUSCODES }, { "dsn", SMTP_EXT_DSN },
-		{ "starttls", SMTP_EXT_STARTTLS } };
-	struct str rest = str_from(config_str(c, section, "EXTENSIONS")), word;
+	const char *set = config_str(c, section, "EXTENSIONS");
 	unsigned ret = 0;
-	if (!rest.n)
-		return SMTP_EXT_ALL_PLAIN | SMTP_EXT_STARTTLS;
-	while (str_word(&rest, " \t,", &word))
-		for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-			if (str_ieq(word, str_from(all[i].name)))
-				ret |= all[i].flag;
+	if (smtp_extensions_parse(str_from(set && *set ? set : SMTP_EXT_DEFAULT_NAMES), &ret, NULL))
+		return 0;
 	return ret;
 }
 
@@ -67,35 +57,149 @@ static size_t values(const struct config *c, const char *section, const char *op
 	return n;
 }
 
-static int read_tls(struct terms *t, const struct config *c, const struct terms *old, struct config_faults *faults)
+/* Words of a LIST to OpenSSL's form: upper case, ':' between. tls13: those that begin with tls_, else the others. */
+static char *joined(const struct config *c, const char *section, const char *option, bool split, bool tls13)
 {
-	char *cert[TLS_PAIRS_MAX], *key[TLS_PAIRS_MAX], err[512];
-	size_t n = values(c, t->section, "TLS_CERT", cert, TLS_PAIRS_MAX);
-	size_t k = values(c, t->section, "TLS_KEY", key, TLS_PAIRS_MAX);
-	const struct config_value *at = config_get(c, t->section, n ? "TLS_CERT" : "TLS_KEY");
+	struct str rest = str_from(config_str(c, section, option)), word;
+	char *ret = calloc(1, rest.n + 1), *at = ret;
+	while (ret && str_word(&rest, " \t,", &word)) {
+		if (split && str_istarts(word, STR("tls_")) != tls13)
+			continue;
+		if (at != ret)
+			*at++ = ':';
+		for (size_t i = 0; i < word.n; i++)
+			*at++ = word.p[i] >= 'a' && word.p[i] <= 'z' ? (char)(word.p[i] - 32) : word.p[i];
+	}
+	return ret;
+}
+
+static bool lists(const struct config *c, const char *section, const char *option, struct str wanted)
+{
+	struct str rest = str_from(config_str(c, section, option)), word;
+	while (str_word(&rest, " \t,", &word))
+		if (str_ieq(word, wanted))
+			return true;
+	return false;
+}
+
+/* The contents of the certificate files while a set is made of them. */
+struct pem {
+	char *cert[TLS_PAIRS_MAX], *key[TLS_PAIRS_MAX], *ca;
+	size_t n, n_keys;
+	struct buf cert_text[TLS_PAIRS_MAX], key_text[TLS_PAIRS_MAX], ca_text;
+	struct net_tls_pair pair[TLS_PAIRS_MAX];
+	char *ciphers, *suites, *groups;
+};
+
+static void pem_free(struct pem *p)
+{
+	for (size_t i = 0; i < TLS_PAIRS_MAX; i++) {
+		free(p->cert[i]);
+		free(p->key[i]);
+		buf_free(&p->cert_text[i]);
+		buf_free_secret(&p->key_text[i]);
+	}
+	buf_free(&p->ca_text);
+	free(p->ca);
+	free(p->ciphers);
+	free(p->suites);
+	free(p->groups);
+	free(p);
+}
+
+static int read_file(const struct ingress_supply *files, const char *path, struct buf *out, char *err, size_t size)
+{
+	*out = BUF_INIT(INGRESS_PEM_MAX + 16384);
+	return files->file(files->arg, path, out, err, size);
+}
+
+static struct net_tls *make_tls(struct terms *t, const struct config *c, struct pem *p, const struct ingress_supply *files,
+    struct net_tickets *tickets, char *err, size_t size)
+{
+	const char *client = config_str(c, t->section, "TLS_CLIENT_CERT");
+	for (size_t i = 0; i < p->n; i++) {
+		if (read_file(files, p->cert[i], &p->cert_text[i], err, size) || read_file(files, p->key[i], &p->key_text[i], err, size))
+			return NULL;
+		p->pair[i] = (struct net_tls_pair){ p->cert[i], p->key[i], buf_str(&p->cert_text[i]), buf_str(&p->key_text[i]) };
+	}
+	struct net_tls_conf conf = {
+		.pairs = p->pair,
+		.n = p->n,
+		.no_tls12 = !lists(c, t->section, "TLS_PROTOCOLS", STR("tls1.2")),
+		.no_tls13 = !lists(c, t->section, "TLS_PROTOCOLS", STR("tls1.3")),
+		.ciphers = p->ciphers,
+		.suites = p->suites,
+		.groups = p->groups,
+		.tickets = config_int(c, t->section, "TLS_TICKETS") ? tickets : NULL,
+		.context = t->name,
+		.client_ca_name = p->ca,
+	};
+	if (client && strcmp(client, "none") != 0) {
+		conf.client = strcmp(client, "require") == 0 ? NET_TLS_CLIENT_REQUIRE : NET_TLS_CLIENT_ASK;
+		if (!p->ca) {
+			snprintf(err, size, "TLS_CLIENT_CERT needs TLS_CLIENT_CA");
+			return NULL;
+		}
+		if (read_file(files, p->ca, &p->ca_text, err, size))
+			return NULL;
+		conf.client_ca = buf_str(&p->ca_text);
+	}
+	return net_tls_new(&conf, err, size);
+}
+
+static int read_tls(struct terms *t, const struct config *c, const struct ingress_supply *files, struct net_tickets *tickets,
+    const struct terms *old, struct config_faults *faults)
+{
+	struct pem *p = calloc(1, sizeof *p);
+	char err[512] = "out of memory";
+	if (!p)
+		return -1;
+	p->n = values(c, t->section, "TLS_CERT", p->cert, TLS_PAIRS_MAX);
+	p->n_keys = values(c, t->section, "TLS_KEY", p->key, TLS_PAIRS_MAX);
+	p->ca = config_path(c, t->section, "TLS_CLIENT_CA");
+	p->ciphers = joined(c, t->section, "TLS_CIPHERS", true, false);
+	p->suites = joined(c, t->section, "TLS_CIPHERS", true, true);
+	p->groups = joined(c, t->section, "TLS_GROUPS", false, false);
+	const struct config_value *at = config_get(c, t->section, p->n ? "TLS_CERT" : p->n_keys ? "TLS_KEY" : "PROTOCOL");
 	const char *file = at ? at->file : "";
 	unsigned line = at ? at->line : 0;
 	int ret = 0;
-	if (n != k) {
+	if (p->n != p->n_keys) {
 		config_fault_add(faults, file, line, false,
-		    "[%s]: %zu TLS_CERT but %zu TLS_KEY; they belong together in pairs", t->section, n, k);
+		    "[%s]: %zu TLS_CERT but %zu TLS_KEY; they belong together in pairs", t->section, p->n, p->n_keys);
 		ret = -1;
-	} else if (n) {
-		t->tls = net_tls_new((const char *const *)cert, (const char *const *)key, n, err, sizeof err);
+	} else if (p->n) {
+		t->tls = p->ciphers && p->suites && p->groups ? make_tls(t, c, p, files, tickets, err, sizeof err) : NULL;
 		if (!t->tls && old && old->tls) {
 			t->tls = net_tls_ref(old->tls);
 			config_fault_add(faults, file, line, true,
-			    "[%s]: %s; the certificates read at start stay in use", t->section, err);
+			    "[%s]: %s; the certificates in use stay in use", t->section, err);
 		} else if (!t->tls) {
 			config_fault_add(faults, file, line, false, "[%s]: %s", t->section, err);
 			ret = -1;
 		}
+	} else if (t->need_auth) {
+		config_fault_add(faults, file, line, false, "[%s]: users sign in inside TLS only: TLS_CERT and TLS_KEY are needed", t->section);
+		ret = -1;
 	}
-	while (n)
-		free(cert[--n]);
-	while (k)
-		free(key[--k]);
+	pem_free(p);
 	return ret;
+}
+
+static void read_protocol(struct terms *t, const struct config *c)
+{
+	static const char *const names[] = { "smtp", "submission", "submissions", "lmtp" };
+	const char *set = config_str(c, t->section, "PROTOCOL"), *auth = config_str(c, t->section, "AUTH");
+	for (unsigned i = 0; i < 4; i++)
+		if (set && str_ieq(str_from(set), str_from(names[i])))
+			t->protocol = (enum protocol)i;
+	t->lmtp = t->protocol == PROTOCOL_LMTP;
+	t->implicit_tls = t->protocol == PROTOCOL_SUBMISSIONS;
+	t->need_auth = t->implicit_tls || t->protocol == PROTOCOL_SUBMISSION;
+	t->auth_text = strdup(auth ? auth : t->need_auth ? "plain login scram-sha-256 scram-sha-256-plus" : "");
+	for (char *p = t->auth_text; p && *p; p++)
+		*p = *p >= 'A' && *p <= 'Z' ? (char)(*p + 32) : *p == ',' || *p == '\t' ? ' ' : *p;
+	t->auth = t->auth_text;
 }
 
 static unsigned small_int(const struct config *c, const char *section, const char *option)
@@ -104,8 +208,8 @@ static unsigned small_int(const struct config *c, const char *section, const cha
 	return v < 0 ? 0 : v > INT32_MAX ? INT32_MAX : (unsigned)v;
 }
 
-struct terms *terms_new(
-    const struct config *c, const char *section, const struct terms *old, struct config_faults *faults)
+struct terms *terms_new(const struct config *c, const char *section, const struct ingress_supply *files,
+    struct net_tickets *tickets, const struct terms *old, struct config_faults *faults)
 {
 	struct terms *t = calloc(1, sizeof *t);
 	const char *domains = config_str(c, "pepsi", "LOCAL_DOMAINS"), *dash = strchr(section, '-');
@@ -117,8 +221,12 @@ struct terms *terms_new(
 	t->hostname = own_hostname(c);
 	t->local = config_domains_new(domains);
 	t->relay = config_networks_new(config_str(c, "pepsi", "RELAY_NETWORKS"));
+	t->proxy = config_networks_new(config_str(c, section, "PROXY_FROM"));
+	t->xclient = config_networks_new(config_str(c, section, "XCLIENT_FROM"));
 	t->postmaster = t->hostname ? postmaster_address(t, domains) : NULL;
-	if (!t->section || !t->name || !t->local || !t->relay || !t->postmaster) {
+	if (t->section)
+		read_protocol(t, c);
+	if (!t->section || !t->name || !t->local || !t->relay || !t->postmaster || !t->proxy || !t->xclient || !t->auth) {
 		config_fault_add(faults, "", 0, false, "[%s]: out of memory", section);
 		terms_unref(t);
 		return NULL;
@@ -129,13 +237,13 @@ struct terms *terms_new(
 	t->max_connections = small_int(c, section, "MAX_CONNECTIONS");
 	t->max_per_address = small_int(c, section, "MAX_CONNECTIONS_PER_ADDRESS");
 	t->max_hops = small_int(c, section, "MAX_HOPS");
-	if (read_tls(t, c, old, faults)) {
+	if (read_tls(t, c, files, tickets, old, faults)) {
 		terms_unref(t);
 		return NULL;
 	}
 	t->smtp = (struct smtp_server_conf){
 		.hostname = str_from(t->hostname),
-		.extensions = extensions(c, section) & ~(t->tls ? 0 : SMTP_EXT_STARTTLS),
+		.extensions = extensions(c, section) & ~(t->tls && !t->implicit_tls ? 0 : SMTP_EXT_STARTTLS),
 		.size_limit = (uint64_t)config_int(c, section, "MESSAGE_SIZE_LIMIT"),
 		.max_recipients = small_int(c, section, "MAX_RECIPIENTS"),
 		.max_errors = small_int(c, section, "MAX_ERRORS"),
@@ -160,7 +268,10 @@ void terms_unref(struct terms *t)
 	free(t->hostname);
 	config_domains_free(t->local);
 	config_networks_free(t->relay);
+	config_networks_free(t->proxy);
+	config_networks_free(t->xclient);
 	free(t->postmaster);
+	free(t->auth_text);
 	free(t);
 }
 

@@ -6,6 +6,9 @@
 #include "config/config.h"
 #include "net/tls.h"
 #include "proto/smtp/server.h"
+#include "supply.h"
+
+enum protocol { PROTOCOL_SMTP, PROTOCOL_SUBMISSION, PROTOCOL_SUBMISSIONS, PROTOCOL_LMTP };
 
 struct terms {
 	unsigned refs;
@@ -20,7 +23,15 @@ struct terms {
 	int64_t command_us, session_us; /* total time for one command, for a session; 0: no limit */
 	unsigned max_connections, max_per_address; /* 0: no limit */
 	unsigned max_hops;
-	struct net_tls *tls;   /* NULL: no STARTTLS */
+	enum protocol protocol;
+	bool lmtp;
+	bool implicit_tls;     /* the connection begins with the handshake (RFC 8314) */
+	bool need_auth;        /* submission, submissions: nobody sends without having signed in */
+	const char *auth;      /* mechanisms of AUTH, lower case, blank-separated; "": none. Offered inside TLS only, never outside */
+	struct config_networks *proxy;   /* proxies: a PROXY header comes first, and says who the client is */
+	struct config_networks *xclient; /* whose clients may use XCLIENT */
+	struct net_tls *tls;   /* NULL: no TLS */
+	char *auth_text;       /* what auth points to */
 };
 
 struct shared_settings {
@@ -32,11 +43,11 @@ struct shared_settings {
 	uint64_t min_free; /* of the spool file system; 0: not looked at */
 };
 
-/* The terms of [listener-…] `section`; what is wrong goes into faults. NULL: memory or TLS. old: what they
- * replace, or NULL; where certificates cannot be read now (the account that may read the key was given up
- * since), those of old go on. */
-struct terms *terms_new(
-    const struct config *c, const char *section, const struct terms *old, struct config_faults *faults);
+/* The terms of [listener-…] `section`; what is wrong goes into faults. NULL: memory or TLS. files: where certificates
+ * come from. tickets: keys of session tickets, or NULL. old: what they replace, or NULL; where certificates cannot be
+ * had or used now, those of old go on. */
+struct terms *terms_new(const struct config *c, const char *section, const struct ingress_supply *files,
+    struct net_tickets *tickets, const struct terms *old, struct config_faults *faults);
 struct terms *terms_ref(struct terms *t);
 void terms_unref(struct terms *t); /* accepts NULL */
 /* 0 or -1 (a fault was added). */

@@ -1,4 +1,5 @@
 /* What /metrics and `pepsi status` show of the ingress. Reads only. */
+#include "certificates.h"
 #include "ingress_internal.h"
 
 static void counter(struct buf *out, const char *name, const char *help, uint64_t v)
@@ -45,6 +46,9 @@ void ingress_metrics(struct ingress *in, struct buf *out)
 	counter(out, "smtp_timeouts_total", "Sessions ended by a deadline", in->timeouts);
 	counter(out, "smtp_tls_total", "TLS handshakes completed", in->tls);
 	counter(out, "smtp_tls_failed_total", "TLS handshakes failed", in->tls_failed);
+	counter(out, "smtp_tls_resumed_total", "TLS sessions taken up by a ticket", in->tls_resumed);
+	counter(out, "smtp_proxied_total", "Connections with a PROXY header", in->proxied_total);
+	certificates_metrics(in, out);
 	counter(out, "smtp_clients_gone_total", "Clients gone between their final dot and the answer", in->orphans);
 	gauge(out, "message_memory_bytes", "Memory held by messages under way", in->house.used);
 	gauge(out, "message_memory_limit_bytes", "MESSAGE_MEMORY", in->house.max);
@@ -70,11 +74,13 @@ void ingress_status(struct ingress *in, struct buf *out)
 	    "\"timeouts\":%llu,"
 	    "\"database\":%s,\"draining\":%s,\"message_memory\":%zu,\"waiting\":%u,\"in_flight\":%u,"
 	    "\"batches\":%llu,"
-	    "\"rows\":%llu}",
+	    "\"rows\":%llu,\"certificates\":[",
 	    (unsigned long long)in->connections, in->n_sessions, (unsigned long long)in->accepted,
 	    (unsigned long long)in->octets, (unsigned long long)rejected, (unsigned long long)in->timeouts,
 	    in->database_up ? "true" : "false", in->draining ? "true" : "false", in->house.used, a.waiting,
 	    a.in_flight, (unsigned long long)a.batches, (unsigned long long)a.rows);
+	certificates_status(in, out);
+	buf_addz(out, "]}");
 }
 
 uint64_t ingress_octets(const struct ingress *in)

@@ -27,14 +27,37 @@ void net_addr_from(struct net_addr *ret, const struct sockaddr *sa, socklen_t n)
 			ret->family = AF_INET6;
 			memcpy(ret->ip, &in.sin6_addr, 16);
 		}
+	} else if (n >= (socklen_t)sizeof sa->sa_family && sa->sa_family == AF_UNIX) {
+		ret->family = AF_UNIX;
+		snprintf(ret->text, sizeof ret->text, "unix");
 	}
-	if (ret->family != AF_UNSPEC)
+	if (net_addr_is_ip(ret))
 		inet_ntop(ret->family, ret->ip, ret->text, sizeof ret->text);
+}
+
+int net_addr_parse(struct net_addr *ret, struct str text, uint16_t port)
+{
+	char z[INET6_ADDRSTRLEN];
+	struct sockaddr_in in = { .sin_family = AF_INET, .sin_port = htons(port) };
+	struct sockaddr_in6 in6 = { .sin6_family = AF_INET6, .sin6_port = htons(port) };
+	if (!text.n || text.n >= sizeof z || memchr(text.p, 0, text.n))
+		return -1;
+	memcpy(z, text.p, text.n);
+	z[text.n] = 0;
+	if (inet_pton(AF_INET, z, &in.sin_addr) == 1)
+		net_addr_from(ret, (const struct sockaddr *)&in, sizeof in);
+	else if (inet_pton(AF_INET6, z, &in6.sin6_addr) == 1)
+		net_addr_from(ret, (const struct sockaddr *)&in6, sizeof in6);
+	else
+		return -1;
+	return 0;
 }
 
 uint64_t net_addr_key(const struct net_addr *a)
 {
 	uint64_t k = 0;
+	if (!net_addr_is_ip(a)) /* all of them one client: nothing tells them apart */
+		return UINT64_C(0xfffe) << 32 | (unsigned)a->family;
 	/* IPv4 gets a prefix that no IPv6 network has (::/16 is not routed) */
 	if (a->family == AF_INET)
 		return (uint64_t)a->ip[0] << 24 | (uint64_t)a->ip[1] << 16 | (uint64_t)a->ip[2] << 8 | a->ip[3] |

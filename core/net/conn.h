@@ -17,6 +17,8 @@
 #include "net/tls.h"
 
 #include <event2/event.h>
+#include <stdbool.h>
+#include <stdint.h>
 
 struct net_conn;
 
@@ -51,8 +53,30 @@ int net_conn_write(struct net_conn *c, struct buf *out);
 int net_conn_starttls(struct net_conn *c, struct net_tls *tls);
 /* In a handshake that is not over yet? */
 bool net_conn_securing(const struct net_conn *c);
-/* "TLSv1.3", "TLS_AES_256_GCM_SHA384"; NULL without TLS. */
+/* "TLSv1.3", "TLS_AES_256_GCM_SHA384", 256; NULL and 0 without TLS, or while the handshake is not over. */
 const char *net_conn_tls_protocol(const struct net_conn *c);
 const char *net_conn_tls_cipher(const struct net_conn *c);
+int net_conn_tls_bits(const struct net_conn *c);
+/* The name the client asked for (SNI), or NULL. */
+const char *net_conn_tls_server_name(const struct net_conn *c);
+/* Was an earlier session taken up by a ticket? */
+bool net_conn_tls_resumed(const struct net_conn *c);
+
+/* Channel bindings for SASL. "tls-exporter" (RFC 9266): 32 octets. 0, or -1: no TLS, or a TLS 1.2 session that it does not
+ * bind (no extended master secret). */
+int net_conn_tls_exporter(const struct net_conn *c, uint8_t out[32]);
+/* "tls-server-end-point" (RFC 5929 §4): the hash of our certificate, 32 to 64 octets. 0, or -1: none. */
+int net_conn_tls_server_end_point(const struct net_conn *c, uint8_t out[64], size_t *ret_n);
+
+/* The client's certificate, verified against TLS_CLIENT_CA and in its time. Texts are UTF-8 without NUL; what does not fit
+ * is left empty (the certificate is not taken when that is the subject). */
+struct net_tls_identity {
+	char subject[512];      /* RFC 2253: "CN=alice,O=Example" */
+	char fingerprint[65];   /* SHA-256, lower-case hex */
+	char email[256];        /* first mail address in subjectAltName, or "" */
+	char common_name[256];  /* the only CN, or "" */
+};
+/* NULL: no certificate was sent or asked for. Lives as long as the TLS session. */
+const struct net_tls_identity *net_conn_tls_client_identity(struct net_conn *c);
 
 #endif

@@ -1,4 +1,4 @@
-/* Shared by conn.c (events, plain sockets) and conn_tls.c (OpenSSL); nobody else includes it. */
+/* Shared by conn.c (events, plain sockets), conn_tls.c (OpenSSL) and conn_peer.c (who the peer is); nobody else includes it. */
 #ifndef NET_CONN_INTERNAL_H
 #define NET_CONN_INTERNAL_H
 
@@ -12,6 +12,7 @@ struct net_conn {
 	void *arg;
 	SSL *ssl;
 	struct net_tls *tls;
+	struct net_tls_identity *identity; /* of the client's certificate, made when asked for */
 	int fd;
 	unsigned depth;       /* callbacks of ours on the stack */
 	bool dead;            /* freed from inside a callback: go as soon as depth is 0 */

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <openssl/err.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static char why_text[160];
@@ -120,21 +121,13 @@ void net_tls_end(struct net_conn *c)
 	}
 	SSL_free(c->ssl);
 	net_tls_unref(c->tls);
+	free(c->identity);
 	c->ssl = NULL;
 	c->tls = NULL;
+	c->identity = NULL;
 }
 
 bool net_conn_securing(const struct net_conn *c)
 {
 	return c->securing;
-}
-
-const char *net_conn_tls_protocol(const struct net_conn *c)
-{
-	return c->ssl && !c->securing ? SSL_get_version(c->ssl) : NULL;
-}
-
-const char *net_conn_tls_cipher(const struct net_conn *c)
-{
-	return c->ssl && !c->securing ? SSL_get_cipher_name(c->ssl) : NULL;
 }

@@ -1,14 +1,11 @@
-/* Binding and accepting. At most ACCEPT_BURST connections are taken per turn of the loop, so that a flood of new
+/* Accepting. At most ACCEPT_BURST connections are taken per turn of the loop, so that a flood of new
  * clients does not keep those already there waiting. */
 #include "listener.h"
 
 #include "base/clock.h"
 #include "base/log.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/tcp.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,68 +20,6 @@ struct net_listener {
 	int64_t complained;
 	bool *gone; /* set while in the accept loop: the owner freed us from inside */
 };
-
-static int to_sockaddr(const char *host, uint16_t port, struct sockaddr_storage *ss, socklen_t *n)
-{
-	struct sockaddr_in in = { .sin_family = AF_INET, .sin_port = htons(port) };
-	struct sockaddr_in6 in6 = { .sin6_family = AF_INET6, .sin6_port = htons(port) };
-	memset(ss, 0, sizeof *ss);
-	if (inet_pton(AF_INET, host, &in.sin_addr) == 1) {
-		memcpy(ss, &in, sizeof in);
-		*n = sizeof in;
-		return 0;
-	}
-	if (inet_pton(AF_INET6, host, &in6.sin6_addr) == 1) {
-		memcpy(ss, &in6, sizeof in6);
-		*n = sizeof in6;
-		return 0;
-	}
-	return -1;
-}
-
-int net_listen(const char *host, uint16_t port, char *err, size_t err_size)
-{
-	struct sockaddr_storage ss;
-	socklen_t n;
-	const int one = 1;
-	const char *what;
-	if (to_sockaddr(host, port, &ss, &n)) {
-		snprintf(err, err_size, "\"%s\" is no numeric IPv4 or IPv6 address", host);
-		return -1;
-	}
-	int fd = socket(ss.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	if (fd < 0) {
-		snprintf(err, err_size, "socket: %s", strerror(errno));
-		return -1;
-	}
-	if (what = "SO_REUSEADDR", setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one))
-		goto fail;
-	if (what = "TCP_NODELAY", setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one))
-		goto fail;
-	if (what = "IPV6_V6ONLY",
-	    ss.ss_family == AF_INET6 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one))
-		goto fail;
-	if (what = "bind", bind(fd, (struct sockaddr *)&ss, n))
-		goto fail;
-	if (what = "listen", listen(fd, NET_BACKLOG))
-		goto fail;
-	return fd;
-fail:
-	snprintf(err, err_size, "%s: %s", what, strerror(errno));
-	close(fd);
-	return -1;
-}
-
-uint16_t net_listen_port(int fd)
-{
-	struct sockaddr_storage ss;
-	socklen_t n = sizeof ss;
-	struct net_addr a;
-	if (getsockname(fd, (struct sockaddr *)&ss, &n))
-		return 0;
-	net_addr_from(&a, (struct sockaddr *)&ss, n);
-	return a.port;
-}
 
 /* Out of descriptors or memory: the connection stays in the backlog, and the socket would be readable for ever. */
 static void rest(struct net_listener *l, int why)

@@ -14,6 +14,15 @@ enum { NET_BACKLOG = 4096 }; /* hundreds of clients may connect at once; the ker
  * accepted), IPv6 only when host is an IPv6 address. host is numeric. Returns the descriptor, or -1 with a
  * sentence in err. port 0: any free one. */
 int net_listen(const char *host, uint16_t port, char *err, size_t err_size);
+/* A unix socket that listens at path, with these permission bits and (gid other than -1) this group. The folder it lies in
+ * must be root's or ours and nobody else's to write to (sticky folders such as /tmp are taken); a socket at path that
+ * nobody listens on any more is removed, anything else there is a fault. -1 with a sentence in err. */
+int net_listen_unix(const char *path, mode_t mode, gid_t gid, char *err, size_t err_size);
+/* A descriptor that another process opened for us: does it listen, as a stream socket? Makes it non-blocking and
+ * close-on-exec. 0, or -1 with a sentence in err. */
+int net_listen_adopt(int fd, char *err, size_t err_size);
+/* The address an accepting or accepted socket has on our side. */
+void net_local_addr(int fd, struct net_addr *ret);
 /* The port the socket is bound to, 0 on error. */
 uint16_t net_listen_port(int fd);
 

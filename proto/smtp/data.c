@@ -81,6 +81,47 @@ size_t smtp_data_feed(struct smtp_data *d, const char *p, size_t n, struct str *
 	return i;
 }
 
+const char *smtp_data_fault_text(enum smtp_data_fault f)
+{
+	switch (f) {
+	case SMTP_DATA_OK:
+		break;
+	case SMTP_DATA_BARE_CR:
+		return "Message has a bare CR";
+	case SMTP_DATA_BARE_LF:
+		return "Message has a bare LF";
+	case SMTP_DATA_NUL:
+		return "Message has a NUL octet";
+	}
+	return NULL;
+}
+
+void smtp_data_look(struct smtp_data *d, const char *p, size_t n)
+{
+	size_t i = 0;
+	d->size += n;
+	while (i < n) {
+		if (d->state == SMTP_DATA_CR && p[i] == '\n') {
+			d->state = SMTP_DATA_TEXT;
+			i++;
+			continue;
+		}
+		if (d->state == SMTP_DATA_CR)
+			fault(d, SMTP_DATA_BARE_CR);
+		d->state = SMTP_DATA_TEXT;
+		i += smtp_scan_special(p + i, n - i);
+		if (i < n)
+			octet(d, p[i++]);
+	}
+}
+
+void smtp_data_look_end(struct smtp_data *d)
+{
+	if (d->state == SMTP_DATA_CR)
+		fault(d, SMTP_DATA_BARE_CR);
+	d->state = SMTP_DATA_END;
+}
+
 int smtp_data_write(struct smtp_data_out *d, const char *p, size_t n, struct buf *out)
 {
 	size_t i = 0;

@@ -20,6 +20,13 @@ struct smtp_data {
  * become SMTP_DATA_END the message is complete, *ret_chunk is empty and what follows are commands. */
 size_t smtp_data_feed(struct smtp_data *d, const char *p, size_t n, struct str *ret_chunk);
 
+/* The other reader, for content whose length is known (BDAT, RFC 3030): counts, and looks for the same faults; a dot means
+ * nothing. After the last octet smtp_data_look_end(): a CR there is a bare one. */
+void smtp_data_look(struct smtp_data *d, const char *p, size_t n);
+void smtp_data_look_end(struct smtp_data *d);
+/* What to say of a fault; NULL: there is none. */
+const char *smtp_data_fault_text(enum smtp_data_fault f);
+
 /* The writer: a state per message; zero it to begin. */
 struct smtp_data_out {
 	enum { SMTP_DATA_OUT_BOL, SMTP_DATA_OUT_TEXT, SMTP_DATA_OUT_CR } state;

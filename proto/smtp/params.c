@@ -1,6 +1,7 @@
-/* The parameter tables of params.h. */
+/* The parameter lists of params.h. */
 #include "params.h"
 
+#include "datetime.h"
 #include "xtext.h"
 
 static bool is_alnum(char c)
@@ -32,61 +33,64 @@ int smtp_param_next(struct str *rest, struct smtp_param *ret)
 	return 1;
 }
 
-struct value_case { /* what a setter may look at and fill */
+struct smtp_param_case { /* what a setter may look at and fill */
 	struct str value;
+	unsigned extensions;
 	bool utf8;
 	struct smtp_mail_params *mail;
 	struct smtp_rcpt_params *rcpt;
 };
 
-static bool set_size(struct value_case *v)
+static bool set_size(struct smtp_param_case *c)
 {
-	if (v->value.n > 20) /* size-value = 1*20DIGIT */
+	if (c->value.n > 20) /* size-value = 1*20DIGIT */
 		return false;
-	for (size_t i = 0; i < v->value.n; i++)
-		if (v->value.p[i] < '0' || v->value.p[i] > '9')
+	for (size_t i = 0; i < c->value.n; i++)
+		if (c->value.p[i] < '0' || c->value.p[i] > '9')
 			return false;
-	if (str_u64(v->value, UINT64_MAX, &v->mail->size))
-		v->mail->size = UINT64_MAX;
+	if (str_u64(c->value, UINT64_MAX, &c->mail->size))
+		c->mail->size = UINT64_MAX;
 	return true;
 }
 
-static bool set_body(struct value_case *v)
+static bool set_body(struct smtp_param_case *c)
 {
-	if (str_ieq(v->value, STR("8BITMIME")))
-		v->mail->body = SMTP_BODY_8BITMIME;
-	else if (str_ieq(v->value, STR("7BIT")))
-		v->mail->body = SMTP_BODY_7BIT;
+	if (str_ieq(c->value, STR("8BITMIME")))
+		c->mail->body = SMTP_BODY_8BITMIME;
+	else if (str_ieq(c->value, STR("BINARYMIME")) && c->extensions & SMTP_EXT_BINARYMIME)
+		c->mail->body = SMTP_BODY_BINARYMIME;
+	else if (str_ieq(c->value, STR("7BIT")))
+		c->mail->body = SMTP_BODY_7BIT;
 	else
 		return false;
 	return true;
 }
 
-static bool set_smtputf8(struct value_case *v)
+static bool set_smtputf8(struct smtp_param_case *c)
 {
-	v->mail->smtputf8 = true;
+	c->mail->smtputf8 = true;
 	return true;
 }
 
-static bool set_ret(struct value_case *v)
+static bool set_ret(struct smtp_param_case *c)
 {
-	if (str_ieq(v->value, STR("FULL")))
-		v->mail->ret = 'F';
-	else if (str_ieq(v->value, STR("HDRS")))
-		v->mail->ret = 'H';
+	if (str_ieq(c->value, STR("FULL")))
+		c->mail->ret = 'F';
+	else if (str_ieq(c->value, STR("HDRS")))
+		c->mail->ret = 'H';
 	else
 		return false;
 	return true;
 }
 
-static bool set_envid(struct value_case *v)
+static bool set_envid(struct smtp_param_case *c)
 {
-	v->mail->envid = v->value;
-	return v->value.n <= SMTP_ENVID_MAX && !smtp_xtext_decode(v->value, NULL);
+	c->mail->envid = c->value;
+	return c->value.n <= SMTP_ENVID_MAX && !smtp_xtext_decode(c->value, NULL);
 }
 
 /* NEVER alone, or a list of the others (RFC 3461 §4.1) */
-static bool set_notify(struct value_case *v)
+static bool set_notify(struct smtp_param_case *c)
 {
 	static const struct {
 		struct str name;
@@ -97,7 +101,7 @@ static bool set_notify(struct value_case *v)
 		{ STR_INIT("FAILURE"), SMTP_NOTIFY_FAILURE },
 		{ STR_INIT("DELAY"), SMTP_NOTIFY_DELAY },
 	};
-	struct str rest = v->value;
+	struct str rest = c->value;
 	unsigned bits = 0;
 	for (;;) {
 		ptrdiff_t comma = str_chr(rest, ',');
@@ -113,53 +117,153 @@ static bool set_notify(struct value_case *v)
 			break;
 		rest = str_skip(rest, (size_t)comma + 1);
 	}
-	v->rcpt->notify = bits;
+	c->rcpt->notify = bits;
 	return bits == SMTP_NOTIFY_NEVER || !(bits & SMTP_NOTIFY_NEVER);
 }
 
-static bool set_orcpt(struct value_case *v)
+static bool set_orcpt(struct smtp_param_case *c)
 {
-	v->rcpt->orcpt = v->value;
-	return v->value.n <= SMTP_ORCPT_MAX && !smtp_orcpt_decode(v->value, v->utf8, NULL, NULL);
+	c->rcpt->orcpt = c->value;
+	return c->value.n <= SMTP_ORCPT_MAX && !smtp_orcpt_decode(c->value, c->utf8, NULL, NULL);
 }
 
-struct param_def {
-	struct str name;
-	unsigned extension; /* offered by this one; several: by any of them */
-	bool wants_value;
-	bool (*set)(struct value_case *v);
+/* 1*9DIGIT, the first one no zero unless `zero`. */
+static bool nine_digits(struct str s, bool zero, unsigned *ret)
+{
+	uint64_t n;
+	if (!s.n || s.n > 9 || (!zero && s.p[0] == '0') || s.p[0] < '0' || s.p[0] > '9' || str_u64(s, 999999999, &n))
+		return false;
+	*ret = (unsigned)n;
+	return true;
+}
+
+/* RFC 4865 §4.2: one of the two, never both */
+static bool set_holdfor(struct smtp_param_case *c)
+{
+	return !c->mail->hold_until && nine_digits(c->value, false, &c->mail->hold_for);
+}
+
+static bool set_holduntil(struct smtp_param_case *c)
+{
+	return !c->mail->hold_for && !smtp_datetime_parse(c->value, &c->mail->hold_until) && c->mail->hold_until;
+}
+
+/* by-value = by-time ";" by-mode [by-trace] (RFC 2852 §4); what is to be returned when late must have a time left */
+static bool set_by(struct smtp_param_case *c)
+{
+	struct str s = c->value;
+	ptrdiff_t semicolon = str_chr(s, ';');
+	unsigned seconds;
+	if (semicolon < 1)
+		return false;
+	struct str time = str_n(s.p, (size_t)semicolon), mode = str_skip(s, (size_t)semicolon + 1);
+	bool negative = time.p[0] == '-';
+	if (negative || time.p[0] == '+')
+		time = str_skip(time, 1);
+	if (!nine_digits(time, true, &seconds) || !mode.n || mode.n > 2 || (mode.n == 2 && (mode.p[1] | 0x20) != 't'))
+		return false;
+	char m = (char)(mode.p[0] & ~0x20);
+	if ((m != 'N' && m != 'R') || (m == 'R' && (negative || !seconds)))
+		return false;
+	c->mail->deliver_mode = m;
+	c->mail->deliver_by = negative ? -(int)seconds : (int)seconds;
+	c->mail->deliver_trace = mode.n == 2;
+	return true;
+}
+
+/* priority-value = (["-"] NZDIGIT) / "0" (RFC 6710 §6) */
+static bool set_priority(struct smtp_param_case *c)
+{
+	struct str s = c->value;
+	bool negative = s.n == 2 && s.p[0] == '-';
+	if (negative)
+		s = str_skip(s, 1);
+	if (s.n != 1 || s.p[0] < (negative ? '1' : '0') || s.p[0] > '9')
+		return false;
+	c->mail->priority = negative ? -(s.p[0] - '0') : s.p[0] - '0';
+	c->mail->has_priority = true;
+	return true;
+}
+
+static bool set_requiretls(struct smtp_param_case *c)
+{
+	c->mail->require_tls = true;
+	return true;
+}
+
+static bool set_prdr(struct smtp_param_case *c)
+{
+	c->mail->prdr = true;
+	return true;
+}
+
+enum {
+	ONCE_SIZE = 1u << 0,
+	ONCE_BODY = 1u << 1,
+	ONCE_SMTPUTF8 = 1u << 2,
+	ONCE_RET = 1u << 3,
+	ONCE_ENVID = 1u << 4,
+	ONCE_NOTIFY = 1u << 5,
+	ONCE_ORCPT = 1u << 6,
+	ONCE_REQUIRETLS = 1u << 7,
+	ONCE_BY = 1u << 8,
+	ONCE_HOLDFOR = 1u << 9,
+	ONCE_HOLDUNTIL = 1u << 10,
+	ONCE_PRIORITY = 1u << 11,
+	ONCE_PRDR = 1u << 12,
 };
 
-static const struct param_def mail_defs[] = {
-	{ STR_INIT("SIZE"), SMTP_EXT_SIZE, true, set_size },
-	{ STR_INIT("BODY"), SMTP_EXT_8BITMIME, true, set_body },
-	{ STR_INIT("SMTPUTF8"), SMTP_EXT_SMTPUTF8, false, set_smtputf8 },
-	{ STR_INIT("RET"), SMTP_EXT_DSN, true, set_ret },
-	{ STR_INIT("ENVID"), SMTP_EXT_DSN, true, set_envid },
-};
-static const struct param_def rcpt_defs[] = {
-	{ STR_INIT("NOTIFY"), SMTP_EXT_DSN, true, set_notify },
-	{ STR_INIT("ORCPT"), SMTP_EXT_DSN, true, set_orcpt },
-};
+#define MAIL(NAME, VALUE, ONCE, SET) { STR_INIT(NAME), SMTP_PARAM_MAIL, VALUE, ONCE, SET }
+#define RCPT(NAME, VALUE, ONCE, SET) { STR_INIT(NAME), SMTP_PARAM_RCPT, VALUE, ONCE, SET }
+#define END { .name = { NULL, 0 } }
 
-static enum smtp_param_fault parse(struct str text, unsigned extensions, const struct param_def *defs, size_t n_defs,
-    struct value_case *v, struct smtp_param *ret_at)
+const struct smtp_param_def smtp_params_size[] = { MAIL("SIZE", true, ONCE_SIZE, set_size), END };
+const struct smtp_param_def smtp_params_body[] = { MAIL("BODY", true, ONCE_BODY, set_body), END };
+const struct smtp_param_def smtp_params_smtputf8[] = { MAIL("SMTPUTF8", false, ONCE_SMTPUTF8, set_smtputf8), END };
+const struct smtp_param_def smtp_params_dsn[] = {
+	MAIL("RET", true, ONCE_RET, set_ret),
+	MAIL("ENVID", true, ONCE_ENVID, set_envid),
+	RCPT("NOTIFY", true, ONCE_NOTIFY, set_notify),
+	RCPT("ORCPT", true, ONCE_ORCPT, set_orcpt),
+	END,
+};
+const struct smtp_param_def smtp_params_requiretls[] = { MAIL("REQUIRETLS", false, ONCE_REQUIRETLS, set_requiretls), END };
+const struct smtp_param_def smtp_params_deliverby[] = { MAIL("BY", true, ONCE_BY, set_by), END };
+const struct smtp_param_def smtp_params_futurerelease[] = {
+	MAIL("HOLDFOR", true, ONCE_HOLDFOR, set_holdfor),
+	MAIL("HOLDUNTIL", true, ONCE_HOLDUNTIL, set_holduntil),
+	END,
+};
+const struct smtp_param_def smtp_params_priority[] = { MAIL("MT-PRIORITY", true, ONCE_PRIORITY, set_priority), END };
+const struct smtp_param_def smtp_params_prdr[] = { MAIL("PRDR", false, ONCE_PRDR, set_prdr), END };
+
+/* Of the extensions in force, or NULL. */
+static const struct smtp_param_def *find(struct str name, unsigned extensions, int command)
+{
+	for (size_t i = 0; i < smtp_extensions_n; i++) {
+		const struct smtp_param_def *d = extensions & smtp_extensions[i].bit ? smtp_extensions[i].params : NULL;
+		for (; d && d->name.n; d++)
+			if ((int)d->command == command && str_ieq(name, d->name))
+				return d;
+	}
+	return NULL;
+}
+
+static enum smtp_param_fault parse(struct str text, int command, struct smtp_param_case *c, struct smtp_param *ret_at)
 {
 	unsigned seen = 0;
 	for (;;) {
-		size_t i = 0;
 		int r = smtp_param_next(&text, ret_at);
 		if (r <= 0)
 			return r ? SMTP_PARAM_SYNTAX : SMTP_PARAM_OK;
-		while (i < n_defs && !(str_ieq(ret_at->name, defs[i].name) && (extensions & defs[i].extension)))
-			i++;
-		if (i == n_defs)
+		const struct smtp_param_def *d = find(ret_at->name, c->extensions, command);
+		if (!d)
 			return SMTP_PARAM_UNKNOWN;
-		if (seen & 1u << i)
+		if (seen & d->once)
 			return SMTP_PARAM_DUPLICATE;
-		seen |= 1u << i;
-		v->value = ret_at->value;
-		if (ret_at->has_value != defs[i].wants_value || !defs[i].set(v))
+		seen |= d->once;
+		c->value = ret_at->value;
+		if (ret_at->has_value != d->wants_value || !d->set(c))
 			return SMTP_PARAM_VALUE;
 	}
 }
@@ -168,8 +272,8 @@ enum smtp_param_fault smtp_mail_params_parse(struct str text, unsigned extension
     struct smtp_param *ret_at)
 {
 	struct smtp_mail_params p = { 0 };
-	struct value_case v = { .mail = &p };
-	enum smtp_param_fault f = parse(text, extensions, mail_defs, sizeof mail_defs / sizeof *mail_defs, &v, ret_at);
+	struct smtp_param_case c = { .mail = &p, .extensions = extensions };
+	enum smtp_param_fault f = parse(text, SMTP_PARAM_MAIL, &c, ret_at);
 	if (!f)
 		*ret = p;
 	return f;
@@ -179,8 +283,8 @@ enum smtp_param_fault smtp_rcpt_params_parse(struct str text, unsigned extension
     struct smtp_param *ret_at)
 {
 	struct smtp_rcpt_params p = { 0 };
-	struct value_case v = { .rcpt = &p, .utf8 = utf8 };
-	enum smtp_param_fault f = parse(text, extensions, rcpt_defs, sizeof rcpt_defs / sizeof *rcpt_defs, &v, ret_at);
+	struct smtp_param_case c = { .rcpt = &p, .extensions = extensions, .utf8 = utf8 };
+	enum smtp_param_fault f = parse(text, SMTP_PARAM_RCPT, &c, ret_at);
 	if (!f)
 		*ret = p;
 	return f;

@@ -1,5 +1,5 @@
-/* The session: input, output, events and their answers. What the commands mean is in server_verbs.c, server_mail.c and
- * server_data.c. */
+/* The session: input, output and events. What the commands mean is in server_verbs.c, server_mail.c, server_data.c,
+ * server_bdat.c and server_xclient.c; what the caller answers in server_answers.c. */
 #include "reply.h"
 #include "server_internal.h"
 #include "status.h"
@@ -7,6 +7,12 @@
 #include "address.h"
 
 #include <stdlib.h>
+
+void smtp_server_banner(struct smtp_server *s)
+{
+	if (buf_addf(&s->out, "220 %.*s %s Pepsi\r\n", STR_ARG(s->conf->hostname), s->conf->lmtp ? "LMTP" : "ESMTP"))
+		s->mute = true;
+}
 
 struct smtp_server *smtp_server_new(const struct smtp_server_conf *conf)
 {
@@ -17,7 +23,9 @@ struct smtp_server *smtp_server_new(const struct smtp_server_conf *conf)
 	s->in = BUF_INIT(SMTP_SERVER_INPUT_MAX);
 	s->out = BUF_INIT(SMTP_SERVER_OUTPUT_MAX);
 	s->command = BUF_INIT(SMTP_LINE_MAX + SMTP_MAILBOX_MAX + 1);
-	if (buf_addf(&s->out, "220 %.*s ESMTP Pepsi\r\n", STR_ARG(conf->hostname))) {
+	s->xclient_text = BUF_INIT(SMTP_LINE_MAX);
+	smtp_server_banner(s);
+	if (s->mute) {
 		smtp_server_free(s);
 		return NULL;
 	}
@@ -31,18 +39,9 @@ void smtp_server_free(struct smtp_server *s)
 	buf_free(&s->in);
 	buf_free(&s->out);
 	buf_free(&s->command);
+	buf_free(&s->xclient_text);
 	arena_free(s->tx.arena);
 	free(s);
-}
-
-unsigned smtp_server_extensions(const struct smtp_server *s)
-{
-	unsigned ext = s->esmtp ? s->conf->extensions : 0;
-	if (s->tls)
-		ext &= ~SMTP_EXT_STARTTLS;
-	if (!(ext & SMTP_EXT_8BITMIME)) /* RFC 6531 §3.1: SMTPUTF8 only along with it */
-		ext &= ~SMTP_EXT_SMTPUTF8;
-	return ext;
 }
 
 void smtp_server_say(struct smtp_server *s, unsigned code, const char *status, const char *text)
@@ -63,13 +62,18 @@ void smtp_server_tell(struct smtp_server *s, enum smtp_event_kind kind, const ch
 		};
 }
 
-/* Ends the session without a word: events, and no more input. */
-static void finish(struct smtp_server *s, const char *why)
+void smtp_server_abort(struct smtp_server *s, const char *why)
+{
+	if (s->begun)
+		smtp_server_tell(s, SMTP_EV_ABORT, why);
+	s->begun = false;
+}
+
+void smtp_server_finish(struct smtp_server *s, const char *why)
 {
 	if (s->state == SMTP_STATE_CLOSED)
 		return;
-	if (s->state == SMTP_STATE_DATA && !s->data_fault)
-		smtp_server_tell(s, SMTP_EV_ABORT, why);
+	smtp_server_abort(s, why);
 	smtp_server_tell(s, SMTP_EV_CLOSE, why);
 	s->state = SMTP_STATE_CLOSED;
 	s->pending = SMTP_EV_NONE;
@@ -80,11 +84,10 @@ void smtp_server_fail(struct smtp_server *s, unsigned code, const char *status, 
 	if (s->state == SMTP_STATE_CLOSED)
 		return;
 	smtp_server_say(s, code, status, text);
-	finish(s, text);
+	smtp_server_finish(s, text);
 }
 
-/* One error more; the last one the budget has ends the session. */
-static void count_error(struct smtp_server *s)
+void smtp_server_count_error(struct smtp_server *s)
 {
 	s->errors++;
 	if (s->conf->max_errors && s->errors >= s->conf->max_errors)
@@ -94,7 +97,7 @@ static void count_error(struct smtp_server *s)
 void smtp_server_refuse(struct smtp_server *s, unsigned code, const char *status, const char *text)
 {
 	smtp_server_say(s, code, status, text);
-	count_error(s);
+	smtp_server_count_error(s);
 }
 
 int smtp_server_feed(struct smtp_server *s, const char *p, size_t n)
@@ -121,14 +124,20 @@ static int command_step(struct smtp_server *s, struct smtp_event *ret)
 	size_t used;
 	if (!smtp_server_unread(s))
 		return 0;
-	enum smtp_line_result r =
-	    smtp_line_next(&s->line, s->in.p + s->in_at, smtp_server_unread(s), &used, &line);
+	struct str unread = str_n(s->in.p + s->in_at, smtp_server_unread(s));
+	bool begins = !s->line.skipped, bdat = str_istarts(unread, STR("BDAT"));
+	enum smtp_line_result r = smtp_line_next(&s->line, unread.p, unread.n, &used, &line);
 	s->in_at += used;
+	if (begins && (s->line.skipped || r == SMTP_LINE_TOO_LONG))
+		s->long_bdat = bdat;
 	switch (r) {
 	case SMTP_LINE_MORE:
 		return 0;
 	case SMTP_LINE_TOO_LONG:
-		smtp_server_refuse(s, 500, "5.5.2", "Line too long");
+		if (s->long_bdat) /* how long its chunk is nobody knows: not to be run as commands */
+			smtp_server_fail(s, 500, "5.5.2", "Line too long");
+		else
+			smtp_server_refuse(s, 500, "5.5.2", "Line too long");
 		return 2;
 	case SMTP_LINE_FLOOD:
 		smtp_server_fail(s, 500, "5.5.2", "Line without end");
@@ -177,7 +186,7 @@ void smtp_server_trim(struct smtp_server *s)
 /* Memory that only a burst needed goes back. */
 static void rest(struct smtp_server *s)
 {
-	if (s->state == SMTP_STATE_DATA && !smtp_server_unread(s))
+	if ((s->state == SMTP_STATE_DATA || s->state == SMTP_STATE_BDAT) && !smtp_server_unread(s))
 		s->in.n = s->in_at = 0; /* the next chunk is on its way */
 	else
 		smtp_server_trim(s);
@@ -194,7 +203,7 @@ int smtp_server_next(struct smtp_server *s, struct smtp_event *ret)
 		if (s->pending || s->state == SMTP_STATE_CLOSED)
 			return 0;
 		if (s->mute) {
-			finish(s, "output not fetched, or out of memory");
+			smtp_server_finish(s, "output not fetched, or out of memory");
 			continue;
 		}
 		if (s->state == SMTP_STATE_DATA) {
@@ -202,6 +211,8 @@ int smtp_server_next(struct smtp_server *s, struct smtp_event *ret)
 			r = smtp_server_data(s, ret);
 			if (!r && s->in_at != before)
 				continue;
+		} else if (s->state == SMTP_STATE_BDAT) {
+			r = smtp_server_bdat(s, ret);
 		} else {
 			r = s->state == SMTP_STATE_TLS ? 0 : command_step(s, ret);
 		}
@@ -210,116 +221,12 @@ int smtp_server_next(struct smtp_server *s, struct smtp_event *ret)
 		if (r == 2)
 			continue;
 		if (s->eof) {
-			finish(s, "connection closed by the peer");
+			smtp_server_finish(s, "connection closed by the peer");
 			continue;
 		}
 		rest(s);
 		return 0;
 	}
-}
-
-/* A caller's reply, or the default where it has none or one that does not fit. */
-struct answer {
-	unsigned code;
-	const char *status, *text;
-};
-
-static struct answer choose(const struct smtp_reply *r, unsigned low, unsigned high, struct answer usual)
-{
-	struct answer a = usual;
-	if (!r)
-		return a;
-	if (r->code >= low && r->code <= high)
-		a.code = r->code;
-	if (r->text)
-		a.text = r->text;
-	if (smtp_status_fits(r->status, a.code))
-		a.status = r->status;
-	else if (usual.status && !smtp_status_fits(usual.status, a.code))
-		a.status = a.code < 300 ? "2.0.0" : a.code < 500 ? "4.0.0" : "5.0.0";
-	return a;
-}
-
-static void say_answer(struct smtp_server *s, const struct smtp_reply *r, unsigned code, const char *status,
-    const char *text)
-{
-	struct answer a = choose(r, 200, 299, (struct answer){ code, status, text });
-	smtp_server_say(s, a.code, a.status, a.text);
-}
-
-void smtp_server_accept(struct smtp_server *s, const struct smtp_reply *r)
-{
-	enum smtp_event_kind what = s->pending;
-	s->pending = SMTP_EV_NONE;
-	/* what came while the caller thought came too early all the same */
-	if ((what == SMTP_EV_HELO || what == SMTP_EV_DATA) && smtp_server_unread(s)) {
-		smtp_server_fail(s, 503, "5.5.1", "Wait for the reply before you go on");
-		return;
-	}
-	switch (what) {
-	case SMTP_EV_HELO:
-		if (s->state == SMTP_STATE_MAIL || s->state == SMTP_STATE_RCPT)
-			smtp_server_tell(s, SMTP_EV_RESET, "EHLO");
-		s->state = SMTP_STATE_READY;
-		s->esmtp = (s->command.p[0] | 0x20) == 'e';
-		s->helo = !s->esmtp;
-		smtp_server_greet(s, r ? r->text : NULL);
-		break;
-	case SMTP_EV_MAIL:
-		s->state = SMTP_STATE_MAIL;
-		say_answer(s, r, 250, "2.1.0", "Ok");
-		break;
-	case SMTP_EV_RCPT:
-		smtp_transaction_add_rcpt(s);
-		s->state = SMTP_STATE_RCPT;
-		say_answer(s, r, 250, "2.1.5", "Ok");
-		break;
-	case SMTP_EV_DATA:
-		s->data_refused = false;
-		smtp_server_data_begin(s);
-		smtp_server_say(s, 354, NULL, r && r->text ? r->text : "End data with <CR><LF>.<CR><LF>");
-		break;
-	case SMTP_EV_MESSAGE:
-		s->state = SMTP_STATE_READY;
-		s->tx_stale = true;
-		say_answer(s, r, 250, "2.0.0", "Ok");
-		break;
-	case SMTP_EV_VRFY:
-		say_answer(s, r, 252, "2.5.0", "Cannot verify, but will try to deliver");
-		break;
-	default:
-		break;
-	}
-}
-
-void smtp_server_reject(struct smtp_server *s, const struct smtp_reply *r)
-{
-	static const struct answer usual[] = {
-		[SMTP_EV_HELO] = { 550, "5.7.1", "Refused" },
-		[SMTP_EV_MAIL] = { 550, "5.7.1", "Sender refused" },
-		[SMTP_EV_RCPT] = { 550, "5.7.1", "Recipient refused" },
-		[SMTP_EV_DATA] = { 451, "4.3.0", "Not now" },
-		[SMTP_EV_MESSAGE] = { 554, "5.7.1", "Message refused" },
-		[SMTP_EV_VRFY] = { 550, "5.7.1", "Refused" },
-	};
-	enum smtp_event_kind what = s->pending;
-	if (!what)
-		return;
-	s->pending = SMTP_EV_NONE;
-	struct answer a = choose(r, 400, 599, usual[what]);
-	if (what == SMTP_EV_MAIL || what == SMTP_EV_MESSAGE) {
-		s->state = SMTP_STATE_READY;
-		s->tx_stale = true;
-	}
-	if (a.code == 421) { /* the caller's way to end the session in one go */
-		smtp_server_fail(s, a.code, a.status, a.text);
-		return;
-	}
-	smtp_server_say(s, a.code, a.status, a.text);
-	if (what == SMTP_EV_DATA && smtp_server_unread(s)) /* that must be the message: not to be run as commands */
-		finish(s, "input behind a refused DATA");
-	else if (a.code >= 500) /* a 4xx is no fault of the client's */
-		count_error(s);
 }
 
 void smtp_server_shutdown(struct smtp_server *s, const char *status, const char *text)
@@ -341,6 +248,10 @@ bool smtp_server_idle(const struct smtp_server *s)
 
 void smtp_server_tls_started(struct smtp_server *s)
 {
+	if (s->state == SMTP_STATE_CONNECTED && !s->tls && !smtp_server_unread(s) && !s->line.skipped) {
+		s->tls = true;
+		return;
+	}
 	if (s->state != SMTP_STATE_TLS)
 		return;
 	/* all but the error budget: a client must not refill it by turning to TLS */
@@ -349,9 +260,19 @@ void smtp_server_tls_started(struct smtp_server *s)
 	buf_free(&s->command);
 	s->in_at = 0;
 	s->line = (struct smtp_line){ 0 };
-	s->esmtp = s->helo = s->data_refused = false;
+	s->esmtp = s->helo = s->data_refused = s->chunk_lost = false;
 	s->tls = true;
 	s->state = SMTP_STATE_CONNECTED;
+}
+
+void smtp_server_trust(struct smtp_server *s, unsigned trust)
+{
+	s->trust = trust;
+}
+
+void smtp_server_time(struct smtp_server *s, int64_t now)
+{
+	s->now = now;
 }
 
 struct buf *smtp_server_out(struct smtp_server *s)
@@ -366,7 +287,9 @@ const char *smtp_server_state_name(const struct smtp_server *s)
 		[SMTP_STATE_READY] = "ready",
 		[SMTP_STATE_MAIL] = "mail",
 		[SMTP_STATE_RCPT] = "rcpt",
+		[SMTP_STATE_CHUNKS] = "bdat",
 		[SMTP_STATE_DATA] = "data",
+		[SMTP_STATE_BDAT] = "bdat",
 		[SMTP_STATE_TLS] = "starttls",
 		[SMTP_STATE_CLOSED] = "closed",
 	};

@@ -3,21 +3,6 @@
 
 static const char too_big[] = "Message size exceeds the limit";
 
-static const char *fault_text(enum smtp_data_fault f)
-{
-	switch (f) {
-	case SMTP_DATA_OK:
-		break;
-	case SMTP_DATA_BARE_CR:
-		return "Message has a bare CR";
-	case SMTP_DATA_BARE_LF:
-		return "Message has a bare LF";
-	case SMTP_DATA_NUL:
-		return "Message has a NUL octet";
-	}
-	return NULL;
-}
-
 void smtp_server_data_begin(struct smtp_server *s)
 {
 	s->state = SMTP_STATE_DATA;
@@ -34,9 +19,9 @@ static int whole(struct smtp_server *s, struct smtp_event *ret)
 	}
 	s->state = SMTP_STATE_READY;
 	if (s->data_fault == too_big)
-		smtp_server_refuse(s, 552, "5.3.4", too_big);
+		smtp_server_refuse_message(s, 552, "5.3.4", too_big);
 	else
-		smtp_server_refuse(s, 550, "5.6.0", s->data_fault);
+		smtp_server_refuse_message(s, 550, "5.6.0", s->data_fault);
 	return 0;
 }
 
@@ -47,11 +32,11 @@ int smtp_server_data(struct smtp_server *s, struct smtp_event *ret)
 		struct str chunk;
 		s->in_at += smtp_data_feed(&s->data, s->in.p + s->in_at, smtp_server_unread(s), &chunk);
 		if (!s->data_fault) {
-			s->data_fault = fault_text(s->data.fault);
+			s->data_fault = smtp_data_fault_text(s->data.fault);
 			if (!s->data_fault && s->conf->size_limit && s->data.size > s->conf->size_limit)
 				s->data_fault = too_big;
 			if (s->data_fault) {
-				smtp_server_tell(s, SMTP_EV_ABORT, s->data_fault);
+				smtp_server_abort(s, s->data_fault);
 				return 0;
 			}
 		}

@@ -54,6 +54,43 @@ static int canonical(struct smtp_server *s, struct smtp_address *a)
 
 static const char no_memory[] = "Insufficient system resources";
 
+/* What a parameter asks for against what the server promises: false, and it has refused. */
+static bool within_limits(struct smtp_server *s, const struct smtp_mail_params *p)
+{
+	const struct smtp_server_conf *conf = s->conf;
+	if (conf->size_limit && p->size > conf->size_limit)
+		smtp_server_refuse(s, 552, "5.3.4", "Message size exceeds the limit");
+	else if (p->hold_for > conf->hold_max || p->hold_until > s->now + conf->hold_max)
+		smtp_server_refuse(s, 501, "5.5.4", "Longer than a message may be held");
+	else if (p->deliver_mode == 'R' && p->deliver_by < (int64_t)conf->deliver_by_min)
+		smtp_server_refuse(s, 555, "5.5.4", "Less time than delivery takes");
+	else if (conf->max_transactions && s->mails >= conf->max_transactions)
+		smtp_server_fail(s, 421, "4.7.0", "Too many messages in one session");
+	else
+		return true;
+	return false;
+}
+
+static void take_params(struct smtp_server *s, const struct smtp_mail_params *p)
+{
+	struct smtp_transaction *tx = &s->tx;
+	tx->size = p->size;
+	tx->body = p->body;
+	tx->smtputf8 = p->smtputf8;
+	tx->ret = p->ret;
+	tx->hold_for = p->hold_for;
+	tx->hold_until = p->hold_for ? s->now + p->hold_for : p->hold_until;
+	tx->deliver_mode = p->deliver_mode;
+	tx->deliver_by = p->deliver_by;
+	tx->deliver_trace = p->deliver_trace;
+	tx->has_priority = p->has_priority;
+	tx->priority_asked = p->priority;
+	/* RFC 6710 §4.1, §8: who is not trusted may ask for less, not for more */
+	tx->priority = p->priority > 0 && !(s->trust & SMTP_TRUST_PRIORITY) ? 0 : p->priority;
+	tx->require_tls = p->require_tls;
+	tx->prdr = p->prdr;
+}
+
 bool smtp_server_mail_check(struct smtp_server *s, struct str args)
 {
 	struct smtp_address a;
@@ -76,10 +113,8 @@ bool smtp_server_mail_check(struct smtp_server *s, struct str args)
 		refuse_path(s, -SMTP_ADDRESS_NOT_ASCII, NULL, NULL, NULL);
 		return false;
 	}
-	if (s->conf->size_limit && p.size > s->conf->size_limit) {
-		smtp_server_refuse(s, 552, "5.3.4", "Message size exceeds the limit");
+	if (!within_limits(s, &p))
 		return false;
-	}
 	if (smtp_transaction_begin(s) || canonical(s, &a)) {
 		smtp_server_say(s, 452, "4.3.1", no_memory);
 		return false;
@@ -93,10 +128,7 @@ bool smtp_server_mail_check(struct smtp_server *s, struct str args)
 		return false;
 	}
 	tx->mail_domain = str_n(tx->mail_from.p + tx->mail_from.n - a.domain.n, a.domain.n);
-	tx->size = p.size;
-	tx->body = p.body;
-	tx->smtputf8 = p.smtputf8;
-	tx->ret = p.ret;
+	take_params(s, &p);
 	return true;
 }
 
@@ -106,7 +138,6 @@ bool smtp_server_rcpt_check(struct smtp_server *s, struct str args)
 	struct smtp_rcpt_params p;
 	struct smtp_param at;
 	struct str text;
-	unsigned most = s->conf->max_recipients ? s->conf->max_recipients : SMTP_SERVER_RCPTS_DEFAULT;
 	unsigned flags = SMTP_PATH_POSTMASTER | (s->tx.smtputf8 ? SMTP_PATH_UTF8 : 0);
 	int r = smtp_command_path(args, STR("TO:"), flags, &a, &text);
 	if (r) {
@@ -118,7 +149,7 @@ bool smtp_server_rcpt_check(struct smtp_server *s, struct str args)
 		refuse_param(s, f, &at);
 		return false;
 	}
-	if (s->tx.n_rcpts >= most) { /* no error of the client's: it sends the rest in another transaction */
+	if (s->tx.n_rcpts >= smtp_server_max_rcpts(s)) { /* no error of the client's: it sends the rest in another transaction */
 		smtp_server_say(s, 452, "4.5.3", "Too many recipients");
 		return false;
 	}

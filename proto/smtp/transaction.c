@@ -6,18 +6,19 @@
  * rest of the transaction and for the caller. */
 enum { PER_RCPT = 2048, REST = 1024 * 1024 };
 
-static unsigned max_rcpts(const struct smtp_server *s)
+unsigned smtp_server_max_rcpts(const struct smtp_server *s)
 {
 	return s->conf->max_recipients ? s->conf->max_recipients : SMTP_SERVER_RCPTS_DEFAULT;
 }
 
 int smtp_transaction_begin(struct smtp_server *s)
 {
-	struct arena *arena = s->tx.arena ? s->tx.arena : arena_new((size_t)max_rcpts(s) * PER_RCPT + REST);
+	struct arena *arena = s->tx.arena ? s->tx.arena : arena_new((size_t)smtp_server_max_rcpts(s) * PER_RCPT + REST);
 	if (!arena)
 		return -1;
 	arena_reset(arena);
 	s->tx = (struct smtp_transaction){ .arena = arena };
+	s->rcpt_replies = NULL;
 	s->rcpts_cap = 0;
 	s->tx_stale = false;
 	return 0;
@@ -64,6 +65,7 @@ void smtp_transaction_clear(struct smtp_server *s)
 		arena_reset(arena);
 	s->tx = (struct smtp_transaction){ .arena = arena };
 	s->rcpt = (struct smtp_rcpt){ 0 };
+	s->rcpt_replies = NULL;
 	s->rcpts_cap = 0;
 	s->tx_stale = false;
 }

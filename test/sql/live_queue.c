@@ -469,12 +469,12 @@ static void test_blame(void **state)
 	for (unsigned i = 1; i <= 3; i++) {
 		CALL(store_claim(db, &ask, 1, NULL, 0, on_claim, &got));
 		assert_int_equal(got.n, 1);
-		CALL(store_blame(db, id, false, 3, "{\"error\":\"signal 11\"}", on_blame, &got));
+		CALL(store_blame(db, id, false, 3, "{\"what\":\"signal 11\"}", on_blame, &got));
 		assert_int_equal(got.rc, STORE_OK);
 		assert_int_equal(got.ended, i == 3);
 	}
 	assert_string_equal(live_sql("SELECT status || ' ' || (state ->> 'failed_at' > '2020') || ' ' || (state #>> '{dispatch_error,crashes}')"
-		" || pepsi.last_error(state) FROM pepsi.workqueue"), "failed true 3signal 11");
+		" || pepsi.last_error(state) FROM pepsi.workqueue"), "failed true 3worker crash at stage a: signal 11");
 	/* Not running: nothing. */
 	CALL(store_blame(db, id, true, 1, NULL, on_blame, &got));
 	assert_int_equal(got.rc, STORE_OK);

@@ -117,6 +117,8 @@ static void event(struct caller *c, const struct smtp_event *ev)
 		c->tls = true;
 		break;
 	case SMTP_EV_VRFY:
+	case SMTP_EV_EXPN:
+	case SMTP_EV_XCLIENT:
 		answer(c);
 		break;
 	case SMTP_EV_QUIT:

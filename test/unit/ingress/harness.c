@@ -198,7 +198,7 @@ static struct world *make(const char *const *options, unsigned ways)
 	for (const char *const *o = options; o && *o; o += 3)
 		assert_int_equal(config_set(w->conf, o[0], o[1], o[2]), 0);
 	w->base = event_base_new();
-	w->in = ingress_new(w->conf, faults);
+	w->in = ingress_new(w->conf, NULL, faults);
 	for (size_t i = 0; i < config_faults_n(faults, true); i++)
 		print_error("fault: %s\n", config_faults_at(faults, i)->text);
 	assert_non_null(w->in);
@@ -270,7 +270,7 @@ void world_free(struct world *w)
 struct client client_new(struct world *w)
 {
 	struct client c = { .w = w, .in = BUF_INIT(1 << 20) };
-	struct sockaddr_in sa = { .sin_family = AF_INET, .sin_port = htons(w->in->listening[0].port) };
+	struct sockaddr_in sa = { .sin_family = AF_INET, .sin_port = htons(w->in->listening->port) };
 	sa.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	c.fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	assert_int_equal(connect(c.fd, (struct sockaddr *)&sa, sizeof sa), 0);

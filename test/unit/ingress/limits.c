@@ -439,12 +439,15 @@ static void test_drain(void **state)
 static void test_reload(void **state)
 {
 	(void)state;
+	struct config_faults *f = config_faults_new();
 	struct world *w = world_new(NULL);
 	struct client old = client_new(w);
 	client_hello(&old);
 	assert_int_equal(config_set(w->conf, "pepsi", "LOCAL_DOMAINS", "other.test"), 0);
 	assert_int_equal(config_set(w->conf, "pepsi", "HOSTNAME", "new.example.test"), 0);
-	ingress_reload(w->in, w->conf);
+	ingress_reload(w->in, w->conf, NULL, f);
+	assert_int_equal(config_faults_n(f, true), 0);
+	config_faults_free(f);
 	struct client now = client_new(w);
 	client_expect(&now, "220 new.example.test ");
 	client_send(&now, "EHLO x.example.test\r\n");
@@ -509,13 +512,13 @@ static void test_bind_faults(void **state)
 	struct world *w = world_new(NULL);
 	struct config_faults *f = config_faults_new();
 	char taken[64];
-	snprintf(taken, sizeof taken, "127.0.0.1:%u", w->in->listening[0].port);
+	snprintf(taken, sizeof taken, "127.0.0.1:%u", w->in->listening->port);
 	config_set(w->conf, "listener-second", "BIND", taken);
 	config_set(w->conf, "listener-third", "BIND", "192.0.2.77:2525");
 	config_set(w->conf, "listener-tls", "BIND", taken);
 	config_set(w->conf, "listener-tls", "TLS_CERT", "/nonexistent/cert.pem");
 	config_set(w->conf, "listener-tls", "TLS_KEY", "/nonexistent/key.pem");
-	assert_null(ingress_new(w->conf, f));
+	assert_null(ingress_new(w->conf, NULL, f));
 	bool second = false, third = false, tls = false;
 	for (size_t i = 0; i < config_faults_n(f, false); i++) {
 		const char *t = config_faults_at(f, i)->text;

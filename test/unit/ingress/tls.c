@@ -204,7 +204,12 @@ static void test_reload(void **state)
 	snprintf(hidden, sizeof hidden, "%s.hidden", key);
 	assert_int_equal(rename(key, hidden), 0);
 	assert_int_equal(config_set(w->conf, "pepsi", "LOCAL_DOMAINS", "other.test"), 0);
-	ingress_reload(w->in, w->conf);
+	struct config_faults *f = config_faults_new();
+	ingress_reload(w->in, w->conf, NULL, f);
+	assert_int_equal(config_faults_n(f, true), 1); /* a warning that names the file */
+	assert_int_equal(config_faults_n(f, false), 0);
+	assert_non_null(strstr(config_faults_at(f, 0)->text, key));
+	config_faults_free(f);
 	assert_int_equal(rename(hidden, key), 0);
 	struct client c = client_new(w);
 	client_hello(&c);

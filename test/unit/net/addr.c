@@ -68,15 +68,41 @@ static void test_strange(void **state)
 	struct sockaddr_in v4 = { .sin_family = AF_INET };
 	const struct sockaddr unix_sa = { .sa_family = AF_UNIX };
 	net_addr_from(&a, &unix_sa, sizeof unix_sa);
+	assert_int_equal(a.family, AF_UNIX);
+	assert_string_equal(a.text, "unix");
+	assert_false(net_addr_is_ip(&a));
+	net_addr_from(&a, (struct sockaddr *)&v4, 0);
 	assert_int_equal(a.family, AF_UNSPEC);
 	assert_string_equal(a.text, "unknown");
 	net_addr_from(&a, (struct sockaddr *)&v4, 4); /* cut short */
 	assert_int_equal(a.family, AF_UNSPEC);
 }
 
+static void test_parse(void **state)
+{
+	(void)state;
+	struct net_addr a, local;
+	const struct sockaddr unix_sa = { .sa_family = AF_UNIX };
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct net_addr b = make(cases[i].in);
+		assert_int_equal(net_addr_parse(&a, str_from(cases[i].in), 2525), 0);
+		assert_memory_equal(&a, &b, sizeof a);
+	}
+	static const char *const wrong[] = { "", "unix", "192.0.2", "192.0.2.1 ", "[::1]", "fe80::1%lo", "mx.example.test" };
+	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+		assert_int_equal(net_addr_parse(&a, str_from(wrong[i]), 25), -1);
+	assert_int_equal(net_addr_parse(&a, str_n("::1\0x", 5), 25), -1);
+	/* nobody else is counted as a client of a unix socket */
+	net_addr_from(&local, &unix_sa, sizeof unix_sa);
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		a = make(cases[i].in);
+		assert_true(net_addr_key(&a) != net_addr_key(&local));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_forms), cmocka_unit_test(test_keys),
-		cmocka_unit_test(test_strange) };
+		cmocka_unit_test(test_strange), cmocka_unit_test(test_parse) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,3 +46,15 @@ int certificate_make(const char *host, const char *cert_path, const char *key_pa
 	EVP_PKEY_free(key);
 	return ret;
 }
+
+struct str certificate_read(const char *path, struct buf *out)
+{
+	FILE *f = fopen(path, "re");
+	size_t n = 0;
+	*out = BUF_INIT(1 << 20);
+	for (char *at; f && (at = buf_room(out, 4096)) && (n = fread(at, 1, 4096, f)) > 0;)
+		out->n += n;
+	if (f)
+		fclose(f);
+	return buf_str(out);
+}

@@ -2,7 +2,12 @@
 #ifndef TEST_NET_CERTIFICATE_H
 #define TEST_NET_CERTIFICATE_H
 
+#include "base/buf.h"
+
 /* Returns 0 or -1. */
 int certificate_make(const char *host, const char *cert_path, const char *key_path);
+
+/* The content of a PEM file, for net_tls_new(): lives in out, which the caller frees; empty when there is none. */
+struct str certificate_read(const char *path, struct buf *out);
 
 #endif

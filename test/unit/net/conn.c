@@ -196,11 +196,26 @@ static SSL *client_tls(struct peer *t, const char *name)
 	return s;
 }
 
+/* From files; what a file that cannot be read gives is an empty text. */
+static struct net_tls *tls_of(const char *const *certs, const char *const *keys, size_t n, char *err, size_t size)
+{
+	struct net_tls_pair pair[2];
+	struct buf text[4];
+	for (size_t i = 0; i < n; i++)
+		pair[i] = (struct net_tls_pair){ certs[i], keys[i], certificate_read(certs[i], &text[2 * i]),
+			certificate_read(keys[i], &text[2 * i + 1]) };
+	const struct net_tls_conf conf = { .pairs = pair, .n = n };
+	struct net_tls *t = net_tls_new(&conf, err, size);
+	for (size_t i = 0; i < 2 * n; i++)
+		buf_free(&text[i]);
+	return t;
+}
+
 static struct net_tls *server_tls(size_t n)
 {
 	const char *certs[] = { cert[0], cert[1] }, *keys[] = { key[0], key[1] };
 	char err[256];
-	struct net_tls *tls = net_tls_new(certs, keys, n, err, sizeof err);
+	struct net_tls *tls = tls_of(certs, keys, n, err, sizeof err);
 	if (!tls)
 		fail_msg("%s", err);
 	return tls;
@@ -377,13 +392,13 @@ static void test_tls_faults(void **state)
 	(void)state;
 	char err[256];
 	const char *c[] = { cert[0] }, *k[] = { key[1] }, *none[] = { "/nonexistent.pem" };
-	assert_null(net_tls_new(c, k, 1, err, sizeof err));
+	assert_null(tls_of(c, k, 1, err, sizeof err));
 	assert_non_null(strstr(err, key[1]));
-	assert_null(net_tls_new(none, k, 1, err, sizeof err));
+	assert_null(tls_of(none, k, 1, err, sizeof err));
 	assert_non_null(strstr(err, "/nonexistent.pem"));
-	assert_null(net_tls_new(c, none, 1, err, sizeof err));
+	assert_null(tls_of(c, none, 1, err, sizeof err));
 	assert_non_null(strstr(err, "/nonexistent.pem"));
-	assert_null(net_tls_new(k, c, 1, err, sizeof err)); /* swapped */
+	assert_null(tls_of(k, c, 1, err, sizeof err)); /* swapped */
 	assert_int_equal(ERR_peek_error(), 0);
 }
 

@@ -63,7 +63,7 @@ static void log_event(struct driver *d, const struct smtp_event *ev)
 		[SMTP_EV_RCPT] = "RCPT",   [SMTP_EV_DATA] = "DATA",         [SMTP_EV_CHUNK] = "CHUNK",
 		[SMTP_EV_MESSAGE] = "MESSAGE", [SMTP_EV_ABORT] = "ABORT",   [SMTP_EV_RESET] = "RESET",
 		[SMTP_EV_STARTTLS] = "STARTTLS", [SMTP_EV_VRFY] = "VRFY",   [SMTP_EV_QUIT] = "QUIT",
-		[SMTP_EV_CLOSE] = "CLOSE",
+		[SMTP_EV_CLOSE] = "CLOSE",   [SMTP_EV_EXPN] = "EXPN",       [SMTP_EV_XCLIENT] = "XCLIENT",
 	};
 	const struct smtp_transaction *tx = ev->tx;
 	buf_addf(&d->log, "EV %s", names[ev->kind]);
@@ -78,7 +78,7 @@ static void log_event(struct driver *d, const struct smtp_event *ev)
 		if (tx->size)
 			buf_addf(&d->log, " size=%llu", (unsigned long long)tx->size);
 		if (tx->body)
-			buf_addz(&d->log, " 8bit");
+			buf_addz(&d->log, tx->body == SMTP_BODY_BINARYMIME ? " binary" : " 8bit");
 		if (tx->smtputf8)
 			buf_addz(&d->log, " utf8");
 		if (tx->ret)

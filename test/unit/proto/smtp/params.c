@@ -65,7 +65,7 @@ static void test_mail(void **state)
 		{ " A=b\x7f", 0, SMTP_PARAM_SYNTAX, "A", { 0 } },
 		{ " A\t", 0, SMTP_PARAM_SYNTAX, "A", { 0 } },
 		{ " SIZE=5 BODY=8BITMIME SMTPUTF8 RET=HDRS ENVID=x", 0, 0, "",
-		    { 5, SMTP_BODY_8BITMIME, true, 'H', STR_INIT("x") } },
+		    { .size = 5, .body = SMTP_BODY_8BITMIME, .smtputf8 = true, .ret = 'H', .envid = STR_INIT("x") } },
 	};
 	(void)state;
 	for (size_t i = 0; i < COUNT(cases); i++) {

@@ -46,6 +46,12 @@ static const struct smtp_server_conf tls = {
 	.max_errors = 10,
 };
 
+static const struct smtp_server_conf helping = {
+	.hostname = S("mx.example.test"),
+	.extensions = SMTP_EXT_ALL_PLAIN | SMTP_EXT_HELP,
+	.max_errors = 10,
+};
+
 static const struct script scripts[] = {
 	{ "one message", NULL,
 	    { EHLO, S("MAIL FROM:<a@b.example>\r\nRCPT TO:<c@d.example>\r\nDATA\r\n"),
@@ -85,11 +91,11 @@ static const struct script scripts[] = {
 	    "503 5.5.1 Sender already given\n554 5.5.1 No valid recipients\n250 2.0.0 Ok\nEV RESET\n250 2.0.0 Ok\n"
 	    "503 5.5.1 Need MAIL first\n" BYE,
 	    false },
-	{ "commands that need no greeting", NULL,
+	{ "commands that need no greeting", &helping,
 	    { S("NOOP\r\nNOOP some text\r\nRSET\r\nHELP\r\nHELP MAIL\r\nEXPN list\r\nVRFY someone\r\nVRFY refuse\r\nQUIT\r\n") },
 	    "250 2.0.0 Ok\n250 2.0.0 Ok\n250 2.0.0 Ok\n"
-	    "214 2.0.0 Commands: EHLO HELO MAIL RCPT DATA RSET NOOP VRFY QUIT, see RFC 5321\n"
-	    "214 2.0.0 Commands: EHLO HELO MAIL RCPT DATA RSET NOOP VRFY QUIT, see RFC 5321\n502 5.5.1 EXPN is not offered\n"
+	    "214 2.0.0 Commands: RCPT MAIL DATA EHLO HELO QUIT RSET NOOP VRFY HELP\n"
+	    "214 2.0.0 Syntax: MAIL FROM:<address> [parameters]\n502 5.5.1 EXPN is not offered\n"
 	    "EV VRFY text=<someone>\n252 2.5.0 Cannot verify, but will try to deliver\n"
 	    "EV VRFY text=<refuse>\n550 5.7.1 Refused\n" BYE,
 	    false },

@@ -1,0 +1,185 @@
+"""What a running daemon writes into the state of messages, held against pepsi.state(7): a trigger notes every key of every
+row that is written while messages take all ways there are (every module, refusals, delays, reports, retries, crashes, overruns,
+broken rules, the failure bouncer). Each must be documented with its type, and each documented one must occur."""
+import importlib.util
+import os
+import ssl
+import stat
+import subprocess
+
+import pepsi
+
+STAGES = os.path.join(os.path.dirname(pepsi.BIN), "test", "stages")
+# A daemon under a sanitizer ends by its report, not by the signal.
+NOT_SANITIZED = {"dispatch_error.report.signal", "dispatch_error.report.backtrace"}
+TYPES = {"text": "string", "number": "number", "boolean": "boolean", "object": "object", "list of objects": "array", "list of texts": "array"}
+
+FILTER = """#!/usr/bin/python3
+import json, sys
+text = sys.stdin.buffer.read().decode("latin-1")
+json.dump({"action": "defer", "text": "not now"} if "X-Token: over" in text else {"action": "reject", "text": "not this"}, sys.stdout)
+"""
+WATCH = """
+CREATE TABLE public.seen (path text, type text);
+CREATE FUNCTION public.note() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN
+    INSERT INTO public.seen WITH RECURSIVE w(p, v) AS (
+        SELECT k, x FROM jsonb_each(NEW.state) e(k, x)
+        UNION ALL
+        SELECT w.p || n.s, n.v FROM w CROSS JOIN LATERAL (
+            SELECT '.' || k, x FROM jsonb_each(CASE jsonb_typeof(w.v) WHEN 'object' THEN w.v ELSE '{}' END) e(k, x)
+            UNION ALL
+            SELECT '[]', x FROM jsonb_array_elements(CASE jsonb_typeof(w.v) WHEN 'array' THEN w.v ELSE '[]' END) a(x)) n(s, v))
+        SELECT DISTINCT p, jsonb_typeof(v) FROM w;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER watch AFTER INSERT OR UPDATE ON pepsi.workqueue FOR EACH ROW EXECUTE FUNCTION public.note();
+"""
+
+
+def page():
+    spec = importlib.util.spec_from_file_location("keys", os.path.join(pepsi.SOURCE, "test", "state", "keys.py"))
+    keys = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(keys)
+    return keys.Page(keys.read(os.path.join(pepsi.SOURCE, "doc", "pepsi.state.7")))
+
+
+def sql(d, text):
+    """As the superuser of the private cluster, which its own account is."""
+    me = pepsi.service_account() if pepsi.ROOT else None
+
+    def become():
+        if me:
+            os.setgroups([])
+            os.setgid(me.pw_gid)
+            os.setuid(me.pw_uid)
+    r = subprocess.run([pepsi.need("psql"), "-qXAt", "-v", "ON_ERROR_STOP=1", "-h", os.path.join(d.state, "run"), "-U", "postgres", "-d", "pepsi",
+                        "-c", text], stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=become, timeout=60, cwd="/")
+    pepsi.check(r.returncode == 0, "psql: %s" % r.stderr.decode(errors="replace"))
+    return r.stdout.decode().strip()
+
+
+def daemon(t, sink, deaf, mailboxes):
+    # under a sanitizer a crash is to be the signal it would be without
+    t.environment["ASAN_OPTIONS"] += ":handle_segv=0"
+    d = pepsi.Pepsid(t, "", start=False)
+    cert, key, command, aliases = (os.path.join(d.dir, n) for n in ("cert.pem", "key.pem", "filter", "aliases"))
+    subprocess.run([pepsi.need("openssl"), "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", cert, "-days", "2", "-subj",
+                    "/CN=mx.example.test"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    os.chmod(key, 0o644)
+    for path, text in ((command, FILTER), (aliases, "team: one@far.test, two@far.test\n")):
+        with open(path, "w") as f:
+            f.write(text)
+    os.chmod(command, stat.S_IRWXU | stat.S_IRGRP | stat.S_IXGRP | stat.S_IROTH | stat.S_IXOTH)
+    bad = "[stage-%s]\nPROGRAM = pepsi-stage-bad-%s\nDEPTH = 1\nNEXT_STAGE = relay\nBOUNCE_STAGE = bounce\n%s\n"
+    d.write_config(
+        pepsi.route("init", [("%s.test" % n, n) for n in ("crash", "hang", "none", "filter", "aliases", "maildir", "lmtp", "if", "deaf", "alone")]
+                    + [("nowhere.test", "bounce"), ("example.test", "maildir")], "relay")
+        + bad % ("crash", "crash", "ALLOW_FUSION = YES\n") + bad % ("hang", "hang", "MAX_RUNTIME = 1 s\n") + bad % ("none", "none", "")
+        + "[stage-filter]\nPROGRAM = pepsi-stage-pipe\nCOMMAND = %s\nNEXT_STAGE = relay\nBOUNCE_STAGE = bounce\nMAX_LIFETIME = 1 s\n\n" % command
+        + "[stage-aliases]\nPROGRAM = pepsi-stage-aliases\nFILE = %s\nDOMAINS = aliases.test\nNEXT_STAGE = relay\n\n" % aliases
+        + "[stage-if]\nPROGRAM = pepsi-stage-if\nCONDITION = state origin.body 8BITMIME\nTHEN = discard\nELSE = relay\n\n"
+        + "[stage-discard]\nPROGRAM = pepsi-stage-discard\n\n"
+        + pepsi.maildir("maildir", mailboxes, "CREATE = NO\n") + pepsi.lmtp("lmtp", sink["lmtp"].port) + pepsi.smarthost("deaf", deaf.port)
+        + pepsi.smarthost("alone", sink["smtp"].port, bounce=None)
+        + pepsi.smarthost("relay", sink["smtp"].port, "DELAY_WARNING = 1 s\n") + pepsi.bounce(),
+        pepsi="LOCAL_DOMAINS = example.test aliases.test\n"
+              "MODULE_PATH = %s:%s\n" % (STAGES, os.path.join(os.path.dirname(pepsi.BIN), "lib", "pepsi", "modules")),
+        listener="TLS_CERT = %s\nTLS_KEY = %s\n" % (cert, key),
+        more="[pepsi-dispatch]\nPOLL_INTERVAL = 1 s\nLAUNCH_COOLDOWN = 1 s\n[pepsi-failure-bouncer]\nBOUNCE_STAGE = bounce\nMIN_AGE = 0\n")
+    # every state is to reach the table; but for the crash in another stage's worker
+    with open(d.config) as f:
+        text = f.read()
+    with open(d.config, "w") as f:
+        for part in text.split("\n["):
+            fused = "PROGRAM" not in part or "ALLOW_FUSION" in part
+            f.write(("" if part.startswith("[") else "\n[") + part.rstrip("\n") + ("\n" if fused else "\nALLOW_FUSION = NO\n"))
+    d.start()
+    sql(d, WATCH)
+    return d
+
+
+def start_tls(s):
+    code, text = s.cmd("STARTTLS")
+    pepsi.check(code == 220, "STARTTLS: %d %s" % (code, text))
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    s.sock = context.wrap_socket(s.sock)
+    s.file = s.sock.makefile("rb")
+    s.cmd("EHLO client.example.test")
+
+
+def every_way(t):
+    if not os.path.exists(os.path.join(STAGES, "pepsi-stage-bad-crash.so")):
+        raise pepsi.Skip("test/stages was not built")
+    p = page()
+    pepsi.check(not p.faults, "the page: %s" % p.faults)
+    answer = lambda line: ("550 5.1.1 no such user" if "gone" in line else "450 4.2.0 come back" if "later" in line else None)
+    sink = {"smtp": pepsi.Sink(t), "lmtp": pepsi.Sink(t, lmtp=True)}
+    for s in sink.values():
+        s.script = {"rcpt": answer}
+    deaf = pepsi.Sink(t, extensions=("PIPELINING",))  # makes no reports: they are ours to make
+    mailboxes = os.path.join(t.dir, "mailboxes")
+    for user in ("example.test/alice", "maildir.test/bob"):
+        for sub in ("new", "cur", "tmp"):
+            os.makedirs(os.path.join(mailboxes, user, sub))
+    if pepsi.ROOT:
+        for folder, _, _ in os.walk(mailboxes):
+            os.chown(folder, pepsi.service_account().pw_uid, pepsi.service_account().pw_gid)
+    d = daemon(t, sink, deaf, mailboxes)
+    alice, params = "alice@example.test", "RET=HDRS ENVID=QQ1"
+    all_of_it = "NOTIFY=SUCCESS,FAILURE,DELAY ORCPT=rfc822;x@y.test"
+    stuck = [d.accept(alice, "x@crash.test", pepsi.message("crash", sender=alice))]
+    pepsi.wait_for("the crash is over", lambda: len(d.queue("--status", "failed")) == 1, 40)
+    s = pepsi.Smtp(d.port)
+    start_tls(s)
+    for token, rcpts, more in (
+            ("plain", "x@far.test", ""), ("gone", "gone@far.test", ""), ("two", ["gone1@far.test", "gone2@far.test"], ""),
+            ("some", ["gone@far.test", "here@far.test", "later@far.test"], ""), ("later", "later@far.test", ""),
+            ("later2", ["later1@far.test", "later2@far.test"], ""), ("nowhere", "x@nowhere.test", ""), ("filter", "x@filter.test", ""),
+            ("over", "x@filter.test", ""), ("alias", "team@aliases.test", ""), ("bob", "bob@maildir.test", ""), ("nobody", "nobody@maildir.test", ""),
+            ("lmtp", "x@lmtp.test", ""), ("lmtp-gone", "gone@lmtp.test", ""), ("if", "x@if.test", " BODY=8BITMIME SMTPUTF8"),
+            ("success", "x@deaf.test", ""), ("success2", ["x@deaf.test", "y@deaf.test"], "")):
+        code, text = s.send(alice, rcpts, pepsi.message(token, sender=alice), params + more, all_of_it)
+        pepsi.check(code == 250, "%s: %d %s" % (token, code, text))
+    for token, rcpt in (("hang", "x@hang.test"), ("none", "x@none.test"), ("alone", "gone@alone.test")):
+        code, text = s.send(alice, rcpt, pepsi.message(token, sender=alice))
+        pepsi.check(code == 250, "%s: %d %s" % (token, code, text))
+        stuck.append(text.rsplit(" ", 1)[1])
+    s.close()
+    pepsi.wait_for("all that is to fail", lambda: sorted(str(m["id"]) for m in d.queue() if m["status"] in ("failed", "timeout")) == sorted(stuck), 60)
+    wanted = {"delay_sent"} # comes last: at the second attempt
+    pepsi.wait_for("delays", lambda: wanted <= set(sql(d, "SELECT DISTINCT path FROM public.seen").split("\n")), 30)
+    r = subprocess.run([os.path.join(pepsi.BIN, "pepsi-failure-bouncer"), "-c", d.config, "--state", d.state, "--once"], stdin=subprocess.DEVNULL,
+                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60, env=dict(os.environ, **t.environment))
+    pepsi.check(r.returncode == 0, "failure-bouncer: %s" % r.stdout.decode())
+    for s in sink.values():
+        s.script = {}
+    missing = {k for k in p.written if not (pepsi.SANITIZED and k in NOT_SANITIZED)}
+    seen = {}
+
+    def look():
+        seen.clear()
+        for line in sql(d, "SELECT DISTINCT path, type FROM public.seen").split("\n"):
+            path, kind = line.split("|")
+            seen.setdefault(path, set()).add(kind)
+        return not missing - set(seen)
+    try:
+        pepsi.wait_for("every documented key", look, 30)
+    except pepsi.Failed:
+        raise pepsi.Failed("documented, but never written here: %s" % ", ".join(sorted(missing - set(seen))))
+    d.wait_empty(40)
+    look()
+    d.stop()
+    for path, kinds in sorted(seen.items()):
+        if path.endswith("[]"):
+            want = {"list of objects": "object", "list of texts": "string"}.get(p.written.get(path[:-2]))
+        else:
+            pepsi.check(path in p.written, "%s was written, and is not in pepsi.state(7)" % path)
+            want = TYPES.get(p.written[path])
+        pepsi.check(want, "%s: what type is \"%s\"?" % (path, p.written.get(path)))
+        pepsi.check(kinds == {want}, "%s is %s; pepsi.state(7) says %s" % (path, kinds, want))
+    pepsi.say("      %d keys" % len([k for k in seen if not k.endswith("[]")]))
+
+
+pepsi.main(__file__, [every_way])
