@@ -70,6 +70,7 @@ const struct smtp_extension smtp_extensions[] = {
 	{ STR_INIT("PRDR"), SMTP_EXT_PRDR, SMTP_WHEN_SMTP, 0, smtp_params_prdr, NULL, NULL },
 	{ STR_INIT("HELP"), SMTP_EXT_HELP, 0, 0, NULL, NULL, NULL },
 	{ STR_INIT("EXPN"), SMTP_EXT_EXPN, 0, 0, NULL, NULL, NULL },
+	{ STR_INIT("AUTH"), SMTP_EXT_AUTH, 0, 0, smtp_params_auth, smtp_server_auth_ready, smtp_server_auth_write },
 	{ STR_INIT("XCLIENT"), SMTP_EXT_XCLIENT, SMTP_WHEN_TRUSTED, 0, NULL, NULL, write_xclient },
 };
 const size_t smtp_extensions_n = sizeof smtp_extensions / sizeof *smtp_extensions;

@@ -3,11 +3,16 @@
 
 #include "scan.h"
 
+static size_t longest(const struct smtp_line *l)
+{
+	return l->max ? l->max : SMTP_LINE_MAX;
+}
+
 /* The line has i octets at p, with no end yet: drop them when they are more than a line may have. */
 static enum smtp_line_result pending(struct smtp_line *l, size_t i, size_t *ret_used)
 {
 	l->scanned = i;
-	if (l->skipped || i > SMTP_LINE_MAX) {
+	if (l->skipped || i > longest(l)) {
 		l->skipped += i;
 		l->scanned = 0;
 		*ret_used = i;
@@ -32,9 +37,9 @@ enum smtp_line_result smtp_line_next(struct smtp_line *l, const char *p, size_t 
 		return pending(l, i, ret_used);
 	if (p[i + 1] != '\n')
 		return SMTP_LINE_BARE_CR;
-	bool too_long = l->skipped || i > SMTP_LINE_MAX;
+	bool too_long = l->skipped || i > longest(l);
 	*ret_used = i + 2;
 	*ret_line = str_n(p, i);
-	*l = (struct smtp_line){ 0 };
+	*l = (struct smtp_line){ .max = l->max };
 	return too_long ? SMTP_LINE_TOO_LONG : SMTP_LINE_OK;
 }

@@ -6,15 +6,18 @@
 #include "base/str.h"
 
 /* Octets of a command line without CRLF. RFC 5321 wants 512; the extensions of MAIL and RCPT add up to about 1300
- * (SIZE 26, BODY 17, DSN 8 + 107 + 28 + 507, SMTPUTF8 10, UTF-8 addresses); AUTH later up to 12288, which it will read
- * with a limit of its own. A page leaves room and stays cheap for 10 000 sessions. */
+ * (SIZE 26, BODY 17, DSN 8 + 107 + 28 + 507, SMTPUTF8 10, UTF-8 addresses); AUTH and its exchange have a limit of their
+ * own, below. A page leaves room and stays cheap for 10 000 sessions. */
 #define SMTP_LINE_MAX 4096u
+/* Of an AUTH command, and of the lines of its exchange (RFC 4954 §4), CRLF included. */
+#define SMTP_AUTH_LINE_MAX 12288u
 /* A longer line is skipped up to its end and answered with 500; one that does not end within this is a flood. */
 #define SMTP_LINE_SKIP_MAX (64u * 1024)
 
 struct smtp_line {       /* zero it to begin */
 	size_t scanned;  /* octets of the begun line known to hold no line end */
 	size_t skipped;  /* octets already dropped of a line too long */
+	size_t max;      /* octets without CRLF; 0: SMTP_LINE_MAX. Stays from line to line */
 };
 
 enum smtp_line_result {

@@ -197,6 +197,13 @@ static bool set_prdr(struct smtp_param_case *c)
 	return true;
 }
 
+/* xtext of a mailbox, or <> (RFC 4954 §5); what it says of the sender is the caller's to believe or not */
+static bool set_auth(struct smtp_param_case *c)
+{
+	c->mail->auth = c->value;
+	return str_eq(c->value, STR("<>")) || (c->value.n <= SMTP_AUTH_PARAM_MAX && !smtp_xtext_decode(c->value, NULL));
+}
+
 enum {
 	ONCE_SIZE = 1u << 0,
 	ONCE_BODY = 1u << 1,
@@ -211,6 +218,7 @@ enum {
 	ONCE_HOLDUNTIL = 1u << 10,
 	ONCE_PRIORITY = 1u << 11,
 	ONCE_PRDR = 1u << 12,
+	ONCE_AUTH = 1u << 13,
 };
 
 #define MAIL(NAME, VALUE, ONCE, SET) { STR_INIT(NAME), SMTP_PARAM_MAIL, VALUE, ONCE, SET }
@@ -236,6 +244,7 @@ const struct smtp_param_def smtp_params_futurerelease[] = {
 };
 const struct smtp_param_def smtp_params_priority[] = { MAIL("MT-PRIORITY", true, ONCE_PRIORITY, set_priority), END };
 const struct smtp_param_def smtp_params_prdr[] = { MAIL("PRDR", false, ONCE_PRDR, set_prdr), END };
+const struct smtp_param_def smtp_params_auth[] = { MAIL("AUTH", true, ONCE_AUTH, set_auth), END };
 
 /* Of the extensions in force, or NULL. */
 static const struct smtp_param_def *find(struct str name, unsigned extensions, int command)

@@ -22,7 +22,7 @@ struct smtp_server *smtp_server_new(const struct smtp_server_conf *conf)
 	s->conf = conf;
 	s->in = BUF_INIT(SMTP_SERVER_INPUT_MAX);
 	s->out = BUF_INIT(SMTP_SERVER_OUTPUT_MAX);
-	s->command = BUF_INIT(SMTP_LINE_MAX + SMTP_MAILBOX_MAX + 1);
+	s->command = BUF_INIT(SMTP_AUTH_LINE_MAX + SMTP_MAILBOX_MAX + 1);
 	s->xclient_text = BUF_INIT(SMTP_LINE_MAX);
 	smtp_server_banner(s);
 	if (s->mute) {
@@ -38,8 +38,9 @@ void smtp_server_free(struct smtp_server *s)
 		return;
 	buf_free(&s->in);
 	buf_free(&s->out);
-	buf_free(&s->command);
+	buf_free_secret(&s->command);
 	buf_free(&s->xclient_text);
+	smtp_server_auth_wipe(s);
 	arena_free(s->tx.arena);
 	free(s);
 }
@@ -126,6 +127,9 @@ static int command_step(struct smtp_server *s, struct smtp_event *ret)
 		return 0;
 	struct str unread = str_n(s->in.p + s->in_at, smtp_server_unread(s));
 	bool begins = !s->line.skipped, bdat = str_istarts(unread, STR("BDAT"));
+	bool auth = s->state == SMTP_STATE_AUTH;
+	if (begins)
+		s->line.max = auth || str_istarts(unread, STR("AUTH ")) ? SMTP_AUTH_LINE_MAX - 2 : 0;
 	enum smtp_line_result r = smtp_line_next(&s->line, unread.p, unread.n, &used, &line);
 	s->in_at += used;
 	if (begins && (s->line.skipped || r == SMTP_LINE_TOO_LONG))
@@ -136,6 +140,8 @@ static int command_step(struct smtp_server *s, struct smtp_event *ret)
 	case SMTP_LINE_TOO_LONG:
 		if (s->long_bdat) /* how long its chunk is nobody knows: not to be run as commands */
 			smtp_server_fail(s, 500, "5.5.2", "Line too long");
+		else if (auth)
+			smtp_server_auth_too_long(s);
 		else
 			smtp_server_refuse(s, 500, "5.5.2", "Line too long");
 		return 2;
@@ -158,6 +164,10 @@ static int command_step(struct smtp_server *s, struct smtp_event *ret)
 		smtp_server_fail(s, 421, "4.3.0", "Insufficient system resources");
 		return 2;
 	}
+	if (s->line.max) /* a password may be in it */
+		explicit_bzero(s->in.p + s->in_at - used, used);
+	if (auth)
+		return smtp_server_auth_line(s, buf_str(&s->command), ret) ? 1 : 2;
 	return smtp_server_command(s, buf_str(&s->command), ret) ? 1 : 2;
 }
 
@@ -260,7 +270,8 @@ void smtp_server_tls_started(struct smtp_server *s)
 	buf_free(&s->command);
 	s->in_at = 0;
 	s->line = (struct smtp_line){ 0 };
-	s->esmtp = s->helo = s->data_refused = s->chunk_lost = false;
+	s->esmtp = s->helo = s->data_refused = s->chunk_lost = s->signed_in = false;
+	s->mechs = 0;
 	s->tls = true;
 	s->state = SMTP_STATE_CONNECTED;
 }
@@ -290,6 +301,7 @@ const char *smtp_server_state_name(const struct smtp_server *s)
 		[SMTP_STATE_CHUNKS] = "bdat",
 		[SMTP_STATE_DATA] = "data",
 		[SMTP_STATE_BDAT] = "bdat",
+		[SMTP_STATE_AUTH] = "auth",
 		[SMTP_STATE_TLS] = "starttls",
 		[SMTP_STATE_CLOSED] = "closed",
 	};

@@ -24,6 +24,7 @@
 #include "base/buf.h"
 #include "base/str.h"
 #include "extensions.h"
+#include "proto/sasl/mech.h"
 
 struct smtp_server;
 
@@ -76,6 +77,8 @@ struct smtp_transaction {
 	int priority;             /* -9 to 9; what counts: lowered to 0 where the client may not ask for more */
 	int priority_asked;
 	bool require_tls;         /* REQUIRETLS (RFC 8689) */
+	struct str auth;          /* AUTH= (RFC 4954 §5), as sent (xtext), "<>" or a mailbox: who says it is to be trusted for it,
+	                             or it is ignored; empty: not given */
 	bool prdr;                /* a reply per recipient is wanted */
 	struct smtp_rcpt *rcpts;  /* accepted ones */
 	unsigned n_rcpts;
@@ -100,6 +103,10 @@ enum smtp_event_kind {
 	SMTP_EV_XCLIENT,  /* ev.xclient: a trusted proxy tells who its client is. Accept: 220 goes out and the session begins
 	                     anew, with that client (and the trust the caller gives that one: smtp_server_trust() before the
 	                     answer) */
+	SMTP_EV_AUTH,     /* AUTH (RFC 4954): ev.mech, and with ev.initial ev.chunk is the decoded initial response (may be empty);
+	                     answer by smtp_server_challenge(), or accept (235) or reject (535), which end the exchange */
+	SMTP_EV_AUTH_RESPONSE, /* the client's response to a challenge, ev.chunk; answer as before */
+	SMTP_EV_AUTH_CANCEL, /* the client gave up, or said what is no response, after a challenge; no answer. ev.text says which */
 	SMTP_EV_QUIT,     /* 221 is in the output: write it and close */
 	SMTP_EV_CLOSE,    /* the engine ended the session (421, or a 5xx to abuse, in the output): write it and close.
 	                     ev.text says why. QUIT and CLOSE end an open transaction without SMTP_EV_RESET */
@@ -122,6 +129,8 @@ struct smtp_event {
 	struct smtp_rcpt *rcpt;
 	struct str chunk, text;
 	bool esmtp;
+	enum sasl_mech mech;
+	bool initial;
 	bool smtputf8; /* VRFY and EXPN: the client takes UTF-8 in the reply (RFC 6531 §3.7.4.2) */
 	const struct smtp_xclient *xclient; /* lives until the answer */
 };
@@ -162,6 +171,13 @@ void smtp_server_reject(struct smtp_server *s, const struct smtp_reply *reply);
  * accept: 353, a reply per recipient, then the answer (draft-hall-prdr). Returns 0, or -1: no memory, none pending, no
  * such recipient. */
 int smtp_server_answer_rcpt(struct smtp_server *s, unsigned i, const struct smtp_reply *reply);
+/* Sends a challenge (334) as answer to SMTP_EV_AUTH or SMTP_EV_AUTH_RESPONSE. blob: at most SASL_BLOB_MAX octets. */
+void smtp_server_challenge(struct smtp_server *s, struct str blob);
+/* The mechanisms on offer from now on, a bit 1u << SASL_… each; 0, as at the beginning: no AUTH. Which are allowed where (inside
+ * TLS only, -PLUS with a channel binding only) is the caller's to decide; the engine forgets all when TLS begins. */
+void smtp_server_mechs(struct smtp_server *s, unsigned mechs);
+/* Was an AUTH accepted? */
+bool smtp_server_signed_in(const struct smtp_server *s);
 /* Ends the session with 421 (time-out, shutdown, too many): SMTP_EV_ABORT if needed, then SMTP_EV_CLOSE follow. */
 void smtp_server_shutdown(struct smtp_server *s, const char *status, const char *text);
 /* Gives back what empty buffers hold: for a session that says nothing at the moment, wherever it is. Within DATA the engine

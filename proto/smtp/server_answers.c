@@ -118,6 +118,7 @@ static void begin_anew(struct smtp_server *s)
 	s->state = SMTP_STATE_CONNECTED;
 	s->esmtp = s->helo = s->chunk_lost = false;
 	s->errors = s->mails = 0;
+	s->signed_in = false;
 	smtp_server_banner(s);
 }
 
@@ -126,7 +127,7 @@ void smtp_server_accept(struct smtp_server *s, const struct smtp_reply *r)
 	enum smtp_event_kind what = s->pending;
 	s->pending = SMTP_EV_NONE;
 	/* what came while the caller thought came too early all the same */
-	if ((what == SMTP_EV_HELO || what == SMTP_EV_XCLIENT || (what == SMTP_EV_DATA && !s->tx.chunked)) &&
+	if ((what == SMTP_EV_HELO || what == SMTP_EV_XCLIENT || what == SMTP_EV_AUTH || what == SMTP_EV_AUTH_RESPONSE || (what == SMTP_EV_DATA && !s->tx.chunked)) &&
 	    smtp_server_unread(s)) {
 		smtp_server_fail(s, 503, "5.5.1", "Wait for the reply before you go on");
 		return;
@@ -137,6 +138,11 @@ void smtp_server_accept(struct smtp_server *s, const struct smtp_reply *r)
 		break;
 	case SMTP_EV_XCLIENT:
 		begin_anew(s);
+		break;
+	case SMTP_EV_AUTH:
+	case SMTP_EV_AUTH_RESPONSE:
+		smtp_server_auth_accepted(s);
+		say_answer(s, r, 235, "2.7.0", "Signed in");
 		break;
 	case SMTP_EV_MAIL:
 		s->state = SMTP_STATE_MAIL;
@@ -183,6 +189,8 @@ void smtp_server_reject(struct smtp_server *s, const struct smtp_reply *r)
 		[SMTP_EV_VRFY] = { 550, "5.7.1", "Refused" },
 		[SMTP_EV_EXPN] = { 550, "5.7.1", "Refused" },
 		[SMTP_EV_XCLIENT] = { 550, "5.7.1", "Refused" },
+		[SMTP_EV_AUTH] = { 535, "5.7.8", "Sign-in failed" },
+		[SMTP_EV_AUTH_RESPONSE] = { 535, "5.7.8", "Sign-in failed" },
 	};
 	enum smtp_event_kind what = s->pending;
 	if (!what)
@@ -194,6 +202,8 @@ void smtp_server_reject(struct smtp_server *s, const struct smtp_reply *r)
 		s->tx_stale = true;
 		s->begun = false;
 	}
+	if (what == SMTP_EV_AUTH || what == SMTP_EV_AUTH_RESPONSE)
+		smtp_server_auth_rejected(s);
 	if (a.code == 421) { /* the caller's way to end the session in one go */
 		smtp_server_fail(s, a.code, a.status, a.text);
 		return;

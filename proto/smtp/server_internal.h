@@ -15,6 +15,7 @@ enum smtp_server_state {
 	SMTP_STATE_CHUNKS,    /* between two chunks of a message */
 	SMTP_STATE_DATA,      /* the message behind DATA */
 	SMTP_STATE_BDAT,      /* in a chunk */
+	SMTP_STATE_AUTH,      /* a challenge is out */
 	SMTP_STATE_TLS,       /* 220 to STARTTLS is out */
 	SMTP_STATE_CLOSED,
 };
@@ -67,6 +68,11 @@ struct smtp_server {
 	struct smtp_reply *rcpt_replies; /* of smtp_server_answer_rcpt(), in the arena; NULL: none */
 	struct smtp_xclient xclient; /* strings in xclient_text */
 	struct buf xclient_text;
+
+	unsigned mechs;       /* on offer: 1u << SASL_… */
+	enum sasl_mech mech;  /* of the exchange under way */
+	bool auth_initial, signed_in;
+	struct buf auth;      /* the client's decoded response */
 
 	struct smtp_event queue[4]; /* events without answer still to tell: at most RESET or ABORT, and QUIT or CLOSE */
 	unsigned n_queue;
@@ -151,6 +157,18 @@ void smtp_server_bdat_refused(struct smtp_server *s);
 
 /* server_xclient.c: fills s->xclient, or refuses. */
 bool smtp_server_xclient_check(struct smtp_server *s, struct str args);
+
+/* server_auth.c: the AUTH verb, a line of its exchange (1: *ret is an event), and its end. */
+bool smtp_server_auth_ready(const struct smtp_server *s);
+void smtp_server_auth_write(const struct smtp_server *s, struct buf *out);
+bool smtp_server_auth_check(struct smtp_server *s, struct str args);
+int smtp_server_auth(struct smtp_server *s, const struct smtp_verb *v, struct str args, struct smtp_event *ret);
+int smtp_server_auth_line(struct smtp_server *s, struct str line, struct smtp_event *ret);
+void smtp_server_auth_too_long(struct smtp_server *s);
+void smtp_server_auth_accepted(struct smtp_server *s);
+void smtp_server_auth_rejected(struct smtp_server *s);
+/* What the client said lies nowhere any more. */
+void smtp_server_auth_wipe(struct smtp_server *s);
 
 /* transaction.c */
 /* Begins one. Returns 0, or -1: no memory. */

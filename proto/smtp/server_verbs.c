@@ -144,6 +144,8 @@ static const struct smtp_verb verbs[] = {
 	PLAIN_VERB("RSET", ANY, NO_ARGS, NULL, rset, "RSET"),
 	PLAIN_VERB("NOOP", ANY, 0, NULL, noop, "NOOP"),
 	{ STR_INIT("STARTTLS"), IN(READY), NO_ARGS | SYNC, SMTP_EXT_STARTTLS, NULL, starttls, SMTP_EV_NONE, "STARTTLS" },
+	{ STR_INIT("AUTH"), IN(READY), NEED_ARGS | SYNC, SMTP_EXT_AUTH, smtp_server_auth_check, smtp_server_auth, SMTP_EV_AUTH,
+	    "AUTH mechanism [initial-response]" },
 	ASK_VERB("VRFY", ANY, NEED_ARGS, vrfy_check, SMTP_EV_VRFY, "VRFY address"),
 	{ STR_INIT("EXPN"), ANY, NEED_ARGS, SMTP_EXT_EXPN, vrfy_check, smtp_server_ask, SMTP_EV_EXPN, "EXPN list" },
 	{ STR_INIT("HELP"), ANY, 0, SMTP_EXT_HELP, NULL, help, SMTP_EV_NONE, "HELP" },
@@ -204,6 +206,8 @@ static void not_offered(struct smtp_server *s, const struct smtp_verb *v)
 	char text[80];
 	if (v->extension == SMTP_EXT_STARTTLS && s->tls) {
 		smtp_server_refuse(s, 503, "5.5.1", "TLS is up already");
+	} else if (v->extension == SMTP_EXT_AUTH && s->conf->extensions & SMTP_EXT_AUTH && !s->tls) {
+		smtp_server_refuse(s, 538, "5.7.11", "Issue STARTTLS first"); /* RFC 4954 §6 */
 	} else if (v->extension == SMTP_EXT_XCLIENT && s->conf->extensions & SMTP_EXT_XCLIENT) {
 		smtp_server_refuse(s, 550, "5.7.1", "Not authorized to use XCLIENT");
 	} else {

@@ -9,6 +9,7 @@
 /* Longest forms as sent (RFC 3461 §4.4 and §4.2). */
 #define SMTP_ENVID_MAX 100u
 #define SMTP_ORCPT_MAX 500u
+#define SMTP_AUTH_PARAM_MAX 500u /* RFC 4954 §3 */
 
 /* Decodes xtext: appended to out, or only checked when out is NULL. Returns 0, or -1: empty, bad encoding, an octet below
  * 0x20 or equal to 0x7f, not ASCII, or no memory (out may hold a part then). */

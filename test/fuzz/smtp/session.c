@@ -121,6 +121,11 @@ static void event(struct caller *c, const struct smtp_event *ev)
 	case SMTP_EV_XCLIENT:
 		answer(c);
 		break;
+	case SMTP_EV_AUTH:
+	case SMTP_EV_AUTH_RESPONSE:
+	case SMTP_EV_AUTH_CANCEL:
+		must(false); /* no mechanism is on offer: fuzz target smtp_auth */
+		break;
 	case SMTP_EV_QUIT:
 	case SMTP_EV_CLOSE:
 		must(!c->message);
