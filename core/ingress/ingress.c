@@ -50,6 +50,15 @@ struct ingress *ingress_new(const struct config *c, const struct ingress_supply 
 	return in;
 }
 
+void ingress_check(const struct config *c, struct config_faults *faults)
+{
+	const struct ingress_supply direct = ingress_supply_direct(NULL);
+	const char *section;
+	for (size_t i = 0; (section = config_section(c, i)); i++)
+		if (ingress_is_listener(section))
+			terms_unref(terms_new(c, section, &direct, NULL, NULL, faults));
+}
+
 void ingress_free(struct ingress *in)
 {
 	if (!in)
@@ -310,6 +319,11 @@ void ingress_admitted(void *arg, struct message *const *msgs, const enum store_r
 		log_outcome(in, msgs[i]->session, msgs[i], rcs[i]);
 	for (size_t i = 0; i < n; i++)
 		session_settled(msgs[i]->session);
+}
+
+void ingress_dns(struct ingress *in, struct net_dns *dns)
+{
+	in->dns = dns;
 }
 
 void ingress_database(struct ingress *in, bool up)

@@ -5,8 +5,6 @@
 #include "base/clock.h"
 #include "proto/mail/received.h"
 
-#include <stdio.h>
-
 static void accept_usual(struct session *s)
 {
 	smtp_server_accept(s->engine, NULL);
@@ -29,44 +27,11 @@ static bool storable(struct str a)
 
 static void on_helo(struct session *s, const struct smtp_event *ev)
 {
-	buf_reset(&s->helo);
-	buf_adds(&s->helo, str_n(ev->text.p, ev->text.n > 512 ? 512 : ev->text.n));
-	s->esmtp = ev->esmtp;
-	accept_usual(s);
-}
-
-/* What is not said stays as it was. Whoever is unknown is nobody's client. */
-static void on_xclient(struct session *s, const struct smtp_xclient *x)
-{
-	struct net_addr peer = s->peer;
-	char proxy[sizeof s->peer.text];
-	snprintf(proxy, sizeof proxy, "%s", s->peer.text);
-	if (x->addr_is == SMTP_XCLIENT_GIVEN && net_addr_parse(&peer, x->addr, 0)) {
-		reject(s, 501, "5.5.4", "Bad XCLIENT address");
-		return;
-	}
-	if (x->addr_is == SMTP_XCLIENT_UNAVAILABLE || x->addr_is == SMTP_XCLIENT_TEMPUNAVAIL) {
-		peer = (struct net_addr){ .family = AF_UNSPEC };
-		snprintf(peer.text, sizeof peer.text, "unknown");
-	}
-	if (x->port_is)
-		peer.port = x->port;
-	if (!session_client(s, &peer)) {
-		ingress_refused(s->in, s, REFUSED_CONNECTIONS, "at=XCLIENT for=%s", peer.text);
-		reject(s, 421, "4.7.0", "Too many connections from this client; try again later");
-		return;
-	}
-	if (x->helo_is) {
+	if (!s->helo_told) {
 		buf_reset(&s->helo);
-		buf_adds(&s->helo, x->helo);
+		buf_adds(&s->helo, str_n(ev->text.p, ev->text.n > 512 ? 512 : ev->text.n));
 	}
-	if (x->login_is) {
-		buf_reset(&s->login);
-		buf_adds(&s->login, x->login);
-	}
-	s->esmtp = false;
-	s->in->used[USED_XCLIENT]++;
-	log_info(&s->log, "event=xclient by=%s name=%s login=%s", proxy, log_q(x->name), log_q(x->login));
+	s->esmtp = ev->esmtp;
 	accept_usual(s);
 }
 
@@ -254,7 +219,7 @@ void policy_event(struct session *s, const struct smtp_event *ev)
 		accept_usual(s);
 		break;
 	case SMTP_EV_XCLIENT:
-		on_xclient(s, ev->xclient);
+		xclient_take(s, ev->xclient);
 		break;
 	case SMTP_EV_AUTH:
 	case SMTP_EV_AUTH_RESPONSE:
