@@ -80,6 +80,8 @@ void session_charge(struct session *s, size_t octets)
 void session_free(struct session *s)
 {
 	struct ingress *in = s->in;
+	auth_forget(s);
+	auth_drop_who(s);
 	session_charge(s, 0);
 	net_conn_free(s->conn);
 	smtp_server_free(s->engine);
@@ -288,8 +290,10 @@ static void on_secured(void *arg)
 		*s->identity = *id;
 	buf_reset(&s->helo);
 	buf_reset(&s->login);
+	auth_drop_who(s);
 	s->esmtp = false;
 	smtp_server_tls_started(s->engine);
+	auth_offer(s);
 	log_debug(&s->log, "event=tls protocol=%s cipher=%s bits=%d resumed=%d sni=%s subject=%s", s->tls_protocol, s->tls_cipher,
 	    s->tls_bits, net_conn_tls_resumed(s->conn), log_qz(net_conn_tls_server_name(s->conn) ? net_conn_tls_server_name(s->conn) : ""),
 	    log_qz(s->identity ? s->identity->subject : ""));
