@@ -85,8 +85,9 @@ static void own_name(const char *name)
 	prctl(PR_SET_NAME, name, 0, 0, 0);
 }
 
-/* What every child does first: no signal mask, no descriptor but its channel and 0..2. */
-static int child_begin(int keep)
+/* What every child does first: no signal mask, no descriptor but its channel, 0..2 and (the reactor) the sockets that systemd
+ * passed. */
+static int child_begin(int keep, const struct ingress_inherited *inherited)
 {
 	sigset_t none;
 	sigemptyset(&none);
@@ -100,7 +101,7 @@ static int child_begin(int keep)
 		keep = 3;
 	}
 	fcntl(keep, F_SETFD, FD_CLOEXEC);
-	close_range(4, ~0u, 0);
+	close_range(INHERITED_FIRST + (inherited ? (unsigned)inherited->n : 0), ~0u, 0);
 	return keep;
 }
 
@@ -121,11 +122,11 @@ static void start_reactor(struct spawner *s)
 	}
 	pid_t pid = fork();
 	if (pid == 0) {
-		int fd = child_begin(sv[1]);
+		int fd = child_begin(sv[1], &s->boot->inherited);
 		own_name("pepsi-reactor");
 		if (fd < 0 || getppid() != parent)
 			_exit(1);
-		_exit(reactor_main(buf_str(s->blob), s->t, fd, s->boot->log_level));
+		_exit(reactor_main(s->boot, buf_str(s->blob), s->t, fd));
 	}
 	close(sv[1]);
 	if (pid < 0) {
@@ -167,7 +168,7 @@ static void start_worker(struct spawner *s, const struct channel_msg *m)
 	}
 	pid = fork();
 	if (pid == 0) {
-		int fd = child_begin(sv[1]);
+		int fd = child_begin(sv[1], NULL);
 		if (fd < 0)
 			_exit(1);
 		worker_child(s, st, fd, parent);
@@ -239,6 +240,14 @@ static void reload(struct spawner *s)
 	}
 	if (s->reactor) {
 		int fd = channel_memfd("pepsi-config", buf_str(r == 0 ? s->blob : &faults));
+		tell_reactor(s, &m, fd);
+		if (fd >= 0)
+			close(fd);
+	}
+	if (s->reactor && r == 0) {
+		/* what it may not open itself any more, from a child that may */
+		int fd = grant_start(s->boot, buf_str(s->blob));
+		m.op = CH_GRANT;
 		tell_reactor(s, &m, fd);
 		if (fd >= 0)
 			close(fd);

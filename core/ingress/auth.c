@@ -147,8 +147,6 @@ void auth_give_up(struct exchange *x, enum auth_result why, const char *reason)
 
 /* --- holding back --- */
 
-static int ask_start(struct exchange *x);
-
 static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
 	struct exchange *x = arg;
@@ -445,6 +443,7 @@ static void on_ok(struct exchange *x, const struct wire_signin_ok *ok)
 	}
 	guess_succeeded(a->guesses, ok->account, &s->peer, now);
 	s->who = w;
+	session_trust(s);
 	s->failed_signins = 0;
 	tell(a, s, x->mech, AUTH_OK, ok->account, ok->backend, STR_NULL);
 	settle(x, NULL);

@@ -50,6 +50,15 @@ struct ingress *ingress_new(const struct config *c, const struct ingress_supply 
 	return in;
 }
 
+void ingress_check(const struct config *c, struct config_faults *faults)
+{
+	const struct ingress_supply direct = ingress_supply_direct(NULL);
+	const char *section;
+	for (size_t i = 0; (section = config_section(c, i)); i++)
+		if (ingress_is_listener(section))
+			terms_unref(terms_new(c, section, &direct, NULL, NULL, faults));
+}
+
 void ingress_free(struct ingress *in)
 {
 	if (!in)

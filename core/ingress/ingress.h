@@ -39,6 +39,8 @@ struct ingress;
  * Messages about every socket that cannot be bound go into faults. NULL when there is any. supply: NULL: opens everything
  * itself. */
 struct ingress *ingress_new(const struct config *c, const struct ingress_supply *supply, struct config_faults *faults);
+/* Would its certificates and options of TLS be taken? Reads the files, binds nothing; what is wrong goes into faults. */
+void ingress_check(const struct config *c, struct config_faults *faults);
 /* Octets of the messages accepted so far. */
 uint64_t ingress_octets(const struct ingress *in);
 /* Begins to accept. admission: connection of role pepsi-ingress, owned by the caller; may be down: 451 then.

@@ -169,6 +169,7 @@ int message_compose(struct message *m, int64_t now_us)
 	struct mail_received r = {
 		.helo = buf_str(&s->helo),
 		.ip = net_addr_is_ip(&s->peer) ? str_from(s->peer.text) : STR_NULL,
+		.rdns = buf_str(&s->rdns),
 		.protocol = protocol(s, m->smtputf8, with),
 		.tls = str_from(tls),
 		.hostname = str_from(s->terms->hostname),

@@ -27,8 +27,10 @@ static bool storable(struct str a)
 
 static void on_helo(struct session *s, const struct smtp_event *ev)
 {
-	buf_reset(&s->helo);
-	buf_adds(&s->helo, str_n(ev->text.p, ev->text.n > 512 ? 512 : ev->text.n));
+	if (!s->helo_told) {
+		buf_reset(&s->helo);
+		buf_adds(&s->helo, str_n(ev->text.p, ev->text.n > 512 ? 512 : ev->text.n));
+	}
 	s->esmtp = ev->esmtp;
 	accept_usual(s);
 }
@@ -206,8 +208,8 @@ void policy_event(struct session *s, const struct smtp_event *ev)
 	case SMTP_EV_EXPN: /* 252 to both: nobody is told who lives here */
 		accept_usual(s);
 		break;
-	case SMTP_EV_XCLIENT: /* nobody is trusted with it */
-		reject(s, 550, "5.7.1", "Refused");
+	case SMTP_EV_XCLIENT:
+		xclient_take(s, ev->xclient);
 		break;
 	case SMTP_EV_AUTH:
 	case SMTP_EV_AUTH_RESPONSE:

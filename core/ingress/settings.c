@@ -243,6 +243,7 @@ struct terms *terms_new(const struct config *c, const char *section, const struc
 	}
 	t->smtp = (struct smtp_server_conf){
 		.hostname = str_from(t->hostname),
+		.lmtp = t->lmtp,
 		.extensions = (extensions(c, section) & ~(t->tls && !t->implicit_tls ? 0 : SMTP_EXT_STARTTLS)) |
 		    (*t->auth ? SMTP_EXT_AUTH : 0),
 		.size_limit = (uint64_t)config_int(c, section, "MESSAGE_SIZE_LIMIT"),

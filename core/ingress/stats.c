@@ -76,11 +76,16 @@ void ingress_status(struct ingress *in, struct buf *out)
 	    "\"timeouts\":%llu,"
 	    "\"database\":%s,\"draining\":%s,\"message_memory\":%zu,\"waiting\":%u,\"in_flight\":%u,"
 	    "\"batches\":%llu,"
-	    "\"rows\":%llu,\"certificates\":[",
+	    "\"rows\":%llu,\"signin\":",
 	    (unsigned long long)in->connections, in->n_sessions, (unsigned long long)in->accepted,
 	    (unsigned long long)in->octets, (unsigned long long)rejected, (unsigned long long)in->timeouts,
 	    in->database_up ? "true" : "false", in->draining ? "true" : "false", in->house.used, a.waiting,
 	    a.in_flight, (unsigned long long)a.batches, (unsigned long long)a.rows);
+	if (in->auth)
+		auth_status(in->auth, out);
+	else
+		buf_addz(out, "null");
+	buf_addz(out, ",\"certificates\":[");
 	certificates_status(in, out);
 	buf_addz(out, "]}");
 }

@@ -3,8 +3,10 @@ row that is written while messages take all ways there are (every module, refusa
 broken rules, the failure bouncer). Each must be documented with its type, and each documented one must occur."""
 import importlib.util
 import os
+import socket
 import ssl
 import stat
+import struct
 import subprocess
 
 import pepsi
@@ -59,7 +61,7 @@ def sql(d, text):
     return r.stdout.decode().strip()
 
 
-def daemon(t, sink, deaf, mailboxes):
+def daemon(t, sink, deaf, mailboxes, behind):
     # under a sanitizer a crash is to be the signal it would be without
     t.environment["ASAN_OPTIONS"] += ":handle_segv=0"
     d = pepsi.Pepsid(t, "", start=False)
@@ -85,8 +87,8 @@ def daemon(t, sink, deaf, mailboxes):
         + pepsi.smarthost("relay", sink["smtp"].port, "DELAY_WARNING = 1 s\n") + pepsi.bounce(),
         pepsi="LOCAL_DOMAINS = example.test aliases.test\n"
               "MODULE_PATH = %s:%s\n" % (STAGES, os.path.join(os.path.dirname(pepsi.BIN), "lib", "pepsi", "modules")),
-        listener="TLS_CERT = %s\nTLS_KEY = %s\n" % (cert, key),
-        more="[pepsi-dispatch]\nPOLL_INTERVAL = 1 s\nLAUNCH_COOLDOWN = 1 s\n[pepsi-failure-bouncer]\nBOUNCE_STAGE = bounce\nMIN_AGE = 0\n")
+        listener="TLS_CERT = %s\nTLS_KEY = %s\nTLS_CLIENT_CA = %s\nTLS_CLIENT_CERT = ask\n" % (cert, key, cert),
+        more="[listener-behind]\nBIND = 127.0.0.1:%d\nPROXY_FROM = 127.0.0.1\n[pepsi-dispatch]\nPOLL_INTERVAL = 1 s\nLAUNCH_COOLDOWN = 1 s\n[pepsi-failure-bouncer]\nBOUNCE_STAGE = bounce\nMIN_AGE = 0\n" % behind)
     # every state is to reach the table; but for the crash in another stage's worker
     with open(d.config) as f:
         text = f.read()
@@ -99,14 +101,34 @@ def daemon(t, sink, deaf, mailboxes):
     return d
 
 
-def start_tls(s):
+def start_tls(s, d):
     code, text = s.cmd("STARTTLS")
     pepsi.check(code == 220, "STARTTLS: %d %s" % (code, text))
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.load_cert_chain(os.path.join(d.dir, "cert.pem"), os.path.join(d.dir, "key.pem"))
     s.sock = context.wrap_socket(s.sock)
     s.file = s.sock.makefile("rb")
     s.cmd("EHLO client.example.test")
+
+
+class Behind(pepsi.Smtp):
+    """A client behind a proxy, whose header tells all it can."""
+
+    def __init__(self, port):
+        def tlv(kind, value):
+            return bytes([kind]) + struct.pack("!H", len(value)) + value
+        tls = b"\x01" + struct.pack("!I", 0) + tlv(0x21, b"TLSv1.3") + tlv(0x23, b"TLS_AES_128_GCM_SHA256")
+        rest = socket.inet_aton("192.0.2.9") + socket.inet_aton("127.0.0.1") + struct.pack("!HH", 4711, 25)
+        rest += tlv(0x01, b"smtp") + tlv(0x02, b"mx.example.test") + tlv(0x20, tls)
+        self.header = b"\r\n\r\n\0\r\nQUIT\n\x21\x11" + struct.pack("!H", len(rest)) + rest
+        super().__init__(port)
+
+    def reply(self):
+        if self.header:
+            self.raw(self.header)
+            self.header = b""
+        return super().reply()
 
 
 def every_way(t):
@@ -126,13 +148,14 @@ def every_way(t):
     if pepsi.ROOT:
         for folder, _, _ in os.walk(mailboxes):
             os.chown(folder, pepsi.service_account().pw_uid, pepsi.service_account().pw_gid)
-    d = daemon(t, sink, deaf, mailboxes)
+    behind = pepsi.free_port()
+    d = daemon(t, sink, deaf, mailboxes, behind)
     alice, params = "alice@example.test", "RET=HDRS ENVID=QQ1"
     all_of_it = "NOTIFY=SUCCESS,FAILURE,DELAY ORCPT=rfc822;x@y.test"
     stuck = [d.accept(alice, "x@crash.test", pepsi.message("crash", sender=alice))]
     pepsi.wait_for("the crash is over", lambda: len(d.queue("--status", "failed")) == 1, 40)
     s = pepsi.Smtp(d.port)
-    start_tls(s)
+    start_tls(s, d)
     for token, rcpts, more in (
             ("plain", "x@far.test", ""), ("gone", "gone@far.test", ""), ("two", ["gone1@far.test", "gone2@far.test"], ""),
             ("some", ["gone@far.test", "here@far.test", "later@far.test"], ""), ("later", "later@far.test", ""),
@@ -142,6 +165,10 @@ def every_way(t):
             ("success", "x@deaf.test", ""), ("success2", ["x@deaf.test", "y@deaf.test"], "")):
         code, text = s.send(alice, rcpts, pepsi.message(token, sender=alice), params + more, all_of_it)
         pepsi.check(code == 250, "%s: %d %s" % (token, code, text))
+    proxied = Behind(behind)
+    code, text = proxied.send(alice, "bob@example.test", pepsi.message("proxied", sender=alice))
+    pepsi.check(code == 250, "behind the proxy: %d %s" % (code, text))
+    proxied.close()
     for token, rcpt in (("hang", "x@hang.test"), ("none", "x@none.test"), ("alone", "gone@alone.test")):
         code, text = s.send(alice, rcpt, pepsi.message(token, sender=alice))
         pepsi.check(code == 250, "%s: %d %s" % (token, code, text))

@@ -1,0 +1,111 @@
+#!/bin/sh
+# The life of an installed Pepsi in a clean Debian 12: debootstrap's smallest system, the packages by apt from files, first
+# message, tutorial, upgrade with mail in the queue, removal, purge. A separate, slow command (minutes, a Debian mirror, root):
+#
+#   sh test/package/chroot.sh [BUILD_DIR PEPSI.deb PEPSI-DEV.deb]      without packages it makes them first
+#
+#   PEPSI_CHROOT_CACHE   where the bare system and downloaded packages are kept (default ~/.cache/pepsi-chroot)
+#   PEPSI_CHROOT_MIRROR  default http://deb.debian.org/debian
+#
+# Everything runs in mount and process namespaces of its own, which end with it, also when it is killed; what serves mail runs in
+# a network namespace, too. Writes to the cache and to one temporary folder, which it deletes. Exit status 77: could not be tried.
+set -eu
+umask 022
+here=$(cd "$(dirname "$0")" && pwd -P)
+root=$(cd "$here/../.." && pwd -P)
+LIMIT=1500 # seconds for all of it
+
+say() { printf '%s\n' "chroot: $*"; }
+skip() { printf '%s\n' "skipped: $*"; exit 77; }
+
+if [ "${1:-}" = --inside ]; then # in the namespaces: $2 the bare system, already unpacked
+	new=$2
+	mount --bind "$new" "$new"
+	mount -t proc proc "$new/proc"
+	mount -t tmpfs -o mode=755,size=1m dev "$new/dev"
+	for d in null zero full random urandom tty; do
+		: >"$new/dev/$d"
+		mount --bind "/dev/$d" "$new/dev/$d"
+	done
+	mkdir "$new/dev/shm" "$new/dev/pts"
+	mount -t tmpfs -o mode=1777 shm "$new/dev/shm"
+	ln -s /proc/self/fd "$new/dev/fd"
+	hostname pepsi-try
+	step() { # step NAME: with the network of the host, for apt
+		chroot "$new" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive bash /try/life.sh "$1"
+	}
+	alone() { # alone NAME: with a loopback device and nothing else
+		unshare --net sh -c 'ip link set lo up && exec "$@"' sh \
+			chroot "$new" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive bash /try/life.sh "$1"
+	}
+	step install
+	alone first
+	step develop
+	alone tutorial
+	alone upgrade
+	alone purge
+	exit 0
+fi
+
+[ "$(id -u)" = 0 ] || skip "this needs root (debootstrap, chroot)"
+for tool in debootstrap unshare timeout ip dpkg-deb; do
+	command -v "$tool" >/dev/null || skip "no $tool: apt-get install debootstrap util-linux coreutils iproute2 dpkg"
+done
+unshare --mount --pid --fork --uts --ipc --net true 2>/dev/null || skip "this kernel or container grants no namespaces"
+
+if [ $# = 0 ]; then
+	sh "$root/contrib/package" >/dev/null
+	set -- "$root/build-package" "$(ls -t "$root"/build-package/deb/pepsi_*.deb | head -n 1)"
+	set -- "$1" "$2" "$(dirname "$2")/pepsi-dev_${2##*/pepsi_}"
+fi
+[ $# = 3 ] || { echo "usage: sh test/package/chroot.sh [BUILD_DIR PEPSI.deb PEPSI-DEV.deb]" >&2; exit 2; }
+build=$1 deb=$2 dev=$3
+for f in "$deb" "$dev"; do [ -f "$f" ] || { echo "chroot: there is no package $f" >&2; exit 2; }; done
+
+# ---- the bare system, from the cache
+cache=${PEPSI_CHROOT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/pepsi-chroot}
+mirror=${PEPSI_CHROOT_MIRROR:-http://deb.debian.org/debian}
+arch=$(dpkg --print-architecture)
+mkdir -p "$cache/archives/partial"
+work=$(mktemp -d "${TMPDIR:-/var/tmp}/pepsi-chroot.XXXXXX")
+chmod 755 "$work"
+trap 'rm -rf --one-file-system "$work"' EXIT
+trap 'exit 1' HUP INT TERM
+if [ ! -s "$cache/bookworm-$arch.tar" ]; then
+	say "debootstrap (once; kept in $cache)"
+	timeout -k 10 900 unshare --mount --pid --fork --kill-child debootstrap --variant=minbase bookworm "$work/bare" "$mirror" \
+		>"$work/log" 2>&1 || { tail -5 "$work/log"; skip "debootstrap from $mirror failed"; }
+	rm -f "$work"/bare/var/cache/apt/archives/*.deb
+	tar -C "$work/bare" --one-file-system -cf "$cache/bookworm-$arch.tar.new" .
+	mv "$cache/bookworm-$arch.tar.new" "$cache/bookworm-$arch.tar"
+	rm -rf --one-file-system "$work/bare"
+fi
+mkdir "$work/root"
+tar -C "$work/root" -xpf "$cache/bookworm-$arch.tar"
+mkdir -p "$work/root/try"
+find "$cache/archives" -maxdepth 1 -name '*.deb' -exec cp -t "$work/root/var/cache/apt/archives" {} +
+cp -L /etc/resolv.conf "$work/root/etc/resolv.conf"
+printf '127.0.0.1 localhost pepsi-try\n' >"$work/root/etc/hosts"
+# nothing is started by the package scripts: nobody is there to supervise it
+printf '#!/bin/sh\nexit 101\n' >"$work/root/usr/sbin/policy-rc.d"
+chmod 755 "$work/root/usr/sbin/policy-rc.d"
+
+# ---- the packages, and a second, newer build, whose first configuration is another one
+version=$(dpkg-deb -f "$deb" Version)
+sh "$root/contrib/package" --build "$build" --version "$version+upgrade" --output "$work/newer" --no-debug >/dev/null
+dpkg-deb -R "$work"/newer/pepsi_*.deb "$work/edit"
+printf '# a line of the newer package\n' >>"$work/edit/etc/pepsi/pepsi.conf"
+(cd "$work/edit" && find . -path ./DEBIAN -prune -o -type f -printf '%P\0' | xargs -0r md5sum >DEBIAN/md5sums)
+dpkg-deb --root-owner-group -Zgzip --build "$work/edit" "$work/root/try/pepsi-newer.deb" >/dev/null
+cp "$work"/newer/pepsi-dev_*.deb "$work/root/try/pepsi-dev-newer.deb"
+cp "$deb" "$work/root/try/pepsi.deb"
+cp "$dev" "$work/root/try/pepsi-dev.deb"
+cp "$here/life.sh" "$root/test/sdk/tutorial.py" "$work/root/try"
+
+rc=0
+timeout -k 30 "$LIMIT" unshare --mount --propagation private --pid --fork --kill-child --uts --ipc \
+	sh "$here/chroot.sh" --inside "$work/root" || rc=$?
+find "$work/root/var/cache/apt/archives" -maxdepth 1 -name '*.deb' -exec cp -n -t "$cache/archives" {} + 2>/dev/null || true
+[ "$rc" != 124 ] || say "not done after $LIMIT seconds"
+[ "$rc" != 0 ] || say "installed, used, upgraded, removed and purged: all well"
+exit "$rc"
