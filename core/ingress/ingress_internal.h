@@ -4,6 +4,7 @@
 #define INGRESS_INTERNAL_H
 
 #include "admit.h"
+#include "auth.h"
 #include "clients.h"
 #include "ingress.h"
 #include "listening.h"
@@ -27,6 +28,7 @@ enum refusal {
 	REFUSED_EARLY,       /* 554 5.5.1: the client talked before the banner */
 	REFUSED_PROXY,       /* closed: no valid PROXY header where one was due */
 	REFUSED_AUTH,        /* 530 5.7.0: not signed in where that is a must */
+	REFUSED_SENDER,      /* 553 5.7.1: an address of somebody else's */
 	REFUSED_N
 };
 extern const char *const refusal_names[REFUSED_N];
@@ -54,6 +56,7 @@ struct ingress {
 	struct ingress_sink sink;
 	struct net_dns *dns;         /* NULL: nothing is looked up (tests) */
 	struct admit *admit;
+	struct auth *auth;           /* from the start on */
 	struct store_conn *admission, *large[ADMIT_LARGE_MAX];
 	bool database_up, started;
 	bool disk_low;

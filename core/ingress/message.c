@@ -183,6 +183,8 @@ static void put_state(struct buf *out, const struct message *m, const struct ses
 	json_put_bool(out, "smtputf8", m->smtputf8);
 	json_put_member(out, "body", body_name(m->body));
 	json_put_member(out, "listener", str_from(s->terms->name));
+	if (s->login.n)
+		json_put_member(out, "account", buf_str(&s->login));
 	if (s->tls_protocol)
 		put_tls(out, s);
 	if (s->via)
@@ -226,7 +228,10 @@ int message_compose(struct message *m, int64_t now_us)
 	    buf_adds(&m->headers, buf_str(&m->spool.head)))
 		return -1;
 	put_state(&m->state, m, s);
-	net_addr_sender_key(&s->peer, m->sender_key);
+	if (s->login.n)
+		snprintf(m->sender_key, sizeof m->sender_key, "%.*s", STR_ARG(buf_str(&s->login)));
+	else
+		net_addr_sender_key(&s->peer, m->sender_key);
 	return m->state.failed ? -1 : 0;
 }
 

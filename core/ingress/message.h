@@ -13,6 +13,8 @@
 
 struct session;
 
+enum { MESSAGE_SENDER_KEY = 321 }; /* of an account: as long as an address (RFC 5321), and NUL */
+
 struct message {
 	struct message *next;    /* in a gather list of the admission */
 	struct session *session;
@@ -32,7 +34,7 @@ struct message {
 	struct buf state;
 	bool reserved;           /* a worker waits for it: inserted `running` */
 	size_t reserved_octets;
-	char sender_key[NET_SENDER_KEY_SIZE];
+	char sender_key[MESSAGE_SENDER_KEY]; /* as the database makes it: the account, else the network */
 };
 
 /* Copies the envelope. 0, or -1: no memory. */

@@ -93,6 +93,8 @@ void session_charge(struct session *s, size_t octets)
 void session_free(struct session *s)
 {
 	struct ingress *in = s->in;
+	auth_forget(s);
+	auth_drop_who(s);
 	session_charge(s, 0);
 	net_conn_free(s->conn);
 	smtp_server_free(s->engine);
@@ -306,6 +308,7 @@ static void on_secured(void *arg)
 		buf_reset(&s->helo);
 	s->esmtp = false;
 	smtp_server_tls_started(s->engine);
+	auth_offer(s);
 	log_debug(&s->log, "event=tls protocol=%s cipher=%s bits=%d resumed=%d sni=%s subject=%s", s->tls_protocol, s->tls_cipher,
 	    s->tls_bits, net_conn_tls_resumed(s->conn), log_qz(net_conn_tls_server_name(s->conn) ? net_conn_tls_server_name(s->conn) : ""),
 	    log_qz(s->identity ? s->identity->subject : ""));

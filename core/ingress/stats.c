@@ -56,6 +56,8 @@ void ingress_metrics(struct ingress *in, struct buf *out)
 	counter(out, "smtp_proxied_total", "Connections with a PROXY header", in->proxied_total);
 	certificates_metrics(in, out);
 	counter(out, "smtp_clients_gone_total", "Clients gone between their final dot and the answer", in->orphans);
+	if (in->auth)
+		auth_metrics(in->auth, out);
 	gauge(out, "message_memory_bytes", "Memory held by messages under way", in->house.used);
 	gauge(out, "message_memory_limit_bytes", "MESSAGE_MEMORY", in->house.max);
 	gauge(out, "admission_waiting", "Messages waiting for the next commit", a.waiting);
@@ -80,11 +82,16 @@ void ingress_status(struct ingress *in, struct buf *out)
 	    "\"timeouts\":%llu,"
 	    "\"database\":%s,\"draining\":%s,\"message_memory\":%zu,\"waiting\":%u,\"in_flight\":%u,"
 	    "\"batches\":%llu,"
-	    "\"rows\":%llu,\"certificates\":[",
+	    "\"rows\":%llu,\"signin\":",
 	    (unsigned long long)in->connections, in->n_sessions, (unsigned long long)in->accepted,
 	    (unsigned long long)in->octets, (unsigned long long)rejected, (unsigned long long)in->timeouts,
 	    in->database_up ? "true" : "false", in->draining ? "true" : "false", in->house.used, a.waiting,
 	    a.in_flight, (unsigned long long)a.batches, (unsigned long long)a.rows);
+	if (in->auth)
+		auth_status(in->auth, out);
+	else
+		buf_addz(out, "null");
+	buf_addz(out, ",\"certificates\":[");
 	certificates_status(in, out);
 	buf_addz(out, "]}");
 }

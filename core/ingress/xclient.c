@@ -46,6 +46,10 @@ void xclient_take(struct session *s, const struct smtp_xclient *x)
 	s->peer.port = peer.port;
 	if (!s->via && (s->via = calloc(1, sizeof *s->via)))
 		s->via->addr = proxy;
+	if (s->who) { /* another client now: what the proxy's own sign-in gave is not his */
+		buf_reset(&s->login);
+		auth_drop_who(s);
+	}
 	put(&s->rdns, x->name_is, x->name);
 	put(&s->login, x->login_is, x->login);
 	put(&s->helo, x->helo_is, x->helo);
