@@ -91,12 +91,27 @@ static void print_certificates(struct json_object *ingress)
 	}
 }
 
+static void print_dns(struct json_object *dns)
+{
+	struct json_object *servers = NULL;
+	if (!json_object_object_get_ex(dns, "servers", &servers) || !json_object_is_type(servers, json_type_array))
+		return;
+	printf("%-10s", "dns");
+	for (size_t i = 0; i < json_object_array_length(servers); i++) {
+		struct json_object *s = json_object_array_get_idx(servers, i);
+		fputs(i ? ", " : "", stdout);
+		cli_text_print(stdout, cli_json_text(s, "server"));
+		printf(" %s%s", is_true(s, "up") ? "up" : "down", is_true(s, "trusted") ? " (trusted)" : "");
+	}
+	printf(", in flight %" PRId64 ", cached %" PRId64 "\n", cli_json_int(dns, "in_flight"), cli_json_int(dns, "cache_entries"));
+}
+
 static void print_status(struct json_object *o)
 {
 	static const char *const queue_keys[] = { "total", "pending", "running", "paused", "failed", "timeout" };
 	static const char *const ended_keys[] = { "accepted", "delivered", "bounced", "discarded" };
 	static const char *const smtp_keys[] = { "sessions", "connections", "accepted", "rejected" };
-	struct json_object *queue = NULL, *db = NULL, *stages = NULL, *ingress = NULL;
+	struct json_object *queue = NULL, *db = NULL, *stages = NULL, *ingress = NULL, *dns = NULL;
 	char up[64];
 	cli_text_duration(up, sizeof up, cli_json_int(o, "uptime_s"));
 	fputs("pepsi ", stdout);
@@ -116,6 +131,8 @@ static void print_status(struct json_object *o)
 		print_counts("smtp", ingress, smtp_keys, sizeof smtp_keys / sizeof *smtp_keys);
 		print_certificates(ingress);
 	}
+	if (json_object_object_get_ex(o, "dns", &dns) && json_object_is_type(dns, json_type_object))
+		print_dns(dns);
 	if (json_object_object_get_ex(o, "stages", &stages))
 		print_stages(stages);
 }

@@ -22,6 +22,7 @@
 #define KIB INT64_C(1024)
 #define MIB (1024 * KIB)
 #define GIB (1024 * MIB)
+#define MILLISECOND_US INT64_C(1000)
 #define SECOND_US INT64_C(1000000)
 
 static const struct pepsi_option pepsi[] = {
@@ -136,8 +137,22 @@ static const struct pepsi_option failure_bouncer[] = {
 };
 
 static const struct pepsi_option pepsi_dns[] = {
-	LIST("SERVERS", 0, NULL, NULL, "resolvers ADDRESS:PORT; default: /etc/resolv.conf"),
-	BOOL("TRUST_AD", 0, "NO", "believe the AD bit of these resolvers (only over a path nobody else can write to)"),
+	LIST("SERVERS", SCHEMA_F_SERVERS, NULL, NULL, "resolvers to ask, in this order: 127.0.0.1 192.0.2.1:5353 [2001:db8::1]:53; default: those of RESOLV_CONF"),
+	PATH("RESOLV_CONF", 0, "/etc/resolv.conf", "where resolvers are found without SERVERS; read again when it changes"),
+	BOOL("TRUST_AD", 0, "NO", "believe the AD bit of these resolvers (only over a path nobody else can write to); those on loopback are always believed"),
+	DURATION("TIMEOUT", SCHEMA_F_US, NULL, 10 * MILLISECOND_US, 30 * SECOND_US,
+	    "how long one query waits for its reply, then the next server is asked; default: what RESOLV_CONF says, else 2 s"),
+	INT("ATTEMPTS", 0, NULL, 1, 10, "queries to each server; default: what RESOLV_CONF says, else 2"),
+	DURATION("LOOKUP_DEADLINE", SCHEMA_F_US, "5 s", 100 * MILLISECOND_US, 60 * SECOND_US, "longest time for one question, all attempts together"),
+	DURATION("MESSAGE_DEADLINE", SCHEMA_F_US, "20 s", 100 * MILLISECOND_US, 120 * SECOND_US,
+	    "longest time for all questions of one message; what is open then counts as a temporary failure"),
+	INT("MAX_QUERIES", 0, "40", 1, 1000, "queries for one message: nobody makes us ask for hours (SPF look-up bombs)"),
+	INT("MAX_IN_FLIGHT", 0, "1000", 10, 20000, "questions under way at once; each holds a descriptor. More fail at once, for now"),
+	SIZE("CACHE_SIZE", 0, "32 MiB", 0, 64 * GIB, "memory for answers"),
+	INT("CACHE_ENTRIES", 0, "50000", 0, 10000000, "answers kept at most"),
+	DURATION("MAX_TTL", SCHEMA_F_US, "1 d", 0, 7 * DAY * SECOND_US, "answers are kept no longer, whatever their TTL"),
+	DURATION("MAX_NEGATIVE_TTL", SCHEMA_F_US, "1 h", 0, 7 * DAY * SECOND_US, "nor are negative ones (RFC 2308 5: one to three hours)"),
+	BOOL("RANDOM_CASE", 0, "NO", "mix the case of names in queries: more for a forger to guess; for resolvers that repeat questions as they were"),
 };
 
 static const struct pepsi_option stage[] = {
@@ -166,7 +181,7 @@ static const struct schema_section sections[] = {
 	{ "pepsi-dispatch", pepsi_dispatch, COUNT(pepsi_dispatch), "Distribution of work to stages.", 0 },
 	{ "pepsi-httpd", pepsi_httpd, COUNT(pepsi_httpd), "Health and metrics over HTTP.", 0 },
 	{ "pepsi-failure-bouncer", failure_bouncer, COUNT(failure_bouncer), "Bouncing of failed messages, by pepsi-failure-bouncer.", 0 },
-	{ "pepsi-dns", pepsi_dns, COUNT(pepsi_dns), "Name resolution.", SCHEMA_F_NO_EFFECT },
+	{ "pepsi-dns", pepsi_dns, COUNT(pepsi_dns), "Name resolution: which resolvers are asked, how long, how often.", 0 },
 	{ "stage-*", stage, COUNT(stage),
 	    "One stage each; the name behind the dash is what NEXT_STAGE and the queue call it. Fresh mail begins at init. "
 	    "A module's own options stand beside these.", 0 },

@@ -320,6 +320,11 @@ void ingress_admitted(void *arg, struct message *const *msgs, const enum store_r
 		session_settled(msgs[i]->session);
 }
 
+void ingress_dns(struct ingress *in, struct net_dns *dns)
+{
+	in->dns = dns;
+}
+
 void ingress_database(struct ingress *in, bool up)
 {
 	if (!in->started || in->database_up == up)

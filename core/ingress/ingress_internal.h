@@ -38,6 +38,7 @@ struct ingress {
 	struct net_tickets *tickets;
 	struct proxied *proxied;     /* connections that still owe their PROXY header */
 	struct ingress_sink sink;
+	struct net_dns *dns;         /* NULL: nothing is looked up (tests) */
 	struct admit *admit;
 	struct store_conn *admission, *large[ADMIT_LARGE_MAX];
 	bool database_up, started;

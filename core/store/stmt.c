@@ -27,15 +27,17 @@ const struct stmt stmts[STMT_N] = {
 	[STMT_DUE] = { "due", "WITH pick AS MATERIALIZED (SELECT id FROM pepsi.workqueue WHERE status = 'paused' AND timeout <= now()"
 	    " ORDER BY timeout LIMIT 5000), up AS (UPDATE pepsi.workqueue w SET status = 'pending', timeout = NULL FROM pick"
 	    " WHERE w.id = pick.id AND w.status = 'paused' RETURNING 1)"
-	    " SELECT (SELECT count(*) FROM up)::integer, CASE WHEN (SELECT count(*) FROM pick) = 5000 THEN now() ELSE"
-	    " (SELECT timeout FROM pepsi.workqueue WHERE status = 'paused' AND timeout > now() ORDER BY timeout LIMIT 1) END" },
+	    " SELECT (SELECT count(*) FROM up)::integer, CASE WHEN (SELECT count(*) FROM pick) = 5000 THEN 1 ELSE"
+	    " coalesce((SELECT ceil(extract(epoch FROM timeout - now()) * 1000000)::bigint FROM pepsi.workqueue"
+	    " WHERE status = 'paused' AND timeout > now() AND timeout < 'infinity' ORDER BY timeout LIMIT 1), 0) END::bigint, clock_timestamp()" },
+	[STMT_DUE_EARLIER] = { "due_earlier", "WITH up AS (UPDATE pepsi.workqueue SET timeout = timeout - $1::bigint * interval '1 microsecond'"
+	    " WHERE status = 'paused' AND timeout > now() AND timeout < 'infinity' RETURNING 1) SELECT count(*)::integer FROM up" },
 	[STMT_RELEASE] = { "release", "WITH up AS (UPDATE pepsi.workqueue SET status = 'pending' WHERE id = ANY ($1::bigint[])"
 	    " AND status = 'running' RETURNING 1) SELECT count(*)::integer FROM up" },
 	[STMT_RELEASE_ALL] = { "release_all", "WITH up AS (UPDATE pepsi.workqueue SET status = 'pending' WHERE status = 'running'"
 	    " RETURNING 1) SELECT count(*)::integer FROM up" },
-	[STMT_RELEASE_ORPHANS] = { "release_orphans", "WITH up AS (UPDATE pepsi.workqueue SET status = 'pending' WHERE status = 'running'"
-	    " AND id <> ALL ($1::bigint[]) AND received_at <= now() - $2::bigint * interval '1 microsecond' RETURNING 1)"
-	    " SELECT count(*)::integer FROM up" },
+	[STMT_ORPHANS] = { "orphans", "SELECT id FROM pepsi.workqueue WHERE status = 'running' AND id <> ALL ($1::bigint[])"
+	    " ORDER BY id LIMIT 10000" },
 	[STMT_STILL_RUNNING] = { "still_running", "SELECT id FROM pepsi.workqueue WHERE id = ANY ($1::bigint[])"
 	    " AND status = 'running' AND stage = $2::text ORDER BY id" },
 	[STMT_BLAME] = { "blame", "SELECT pepsi.workqueue_blame($1::bigint, $2::boolean, $3::integer, $4::text::jsonb)" },
