@@ -23,8 +23,8 @@ struct admin_source {
 	bool (*healthy)(void *arg, char *reason, size_t size);
 	/* Rows became pending by an operator's hand. */
 	void (*wake)(void *arg);
-	/* Reload: answers later through done(ctx, faults as text, or NULL). */
-	void (*reload)(void *arg, void (*done)(void *ctx, const char *faults), void *ctx);
+	/* Reload: answers later through done(ctx, faults as text, or NULL; in_force: the rest of it is in force all the same). */
+	void (*reload)(void *arg, void (*done)(void *ctx, const char *faults, bool in_force), void *ctx);
 	void (*stop)(void *arg);
 	const struct config *(*config)(void *arg); /* the one in force */
 };

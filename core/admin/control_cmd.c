@@ -277,7 +277,7 @@ static void run_config(struct control_peer *c)
 	buf_free(&json);
 }
 
-static void on_reloaded(void *arg, const char *faults)
+static void on_reloaded(void *arg, const char *faults, bool in_force)
 {
 	struct admin_ticket *t = arg;
 	if (t->a)
@@ -287,7 +287,7 @@ static void on_reloaded(void *arg, const char *faults)
 		return;
 	audit(c, faults ? "failed" : "ok", 0);
 	if (faults)
-		control_answer_error(c, faults, "the former configuration stays in force");
+		control_answer_error(c, faults, in_force ? "the rest of the new configuration is in force" : "the former configuration stays in force");
 	else
 		control_answer(c, "{\"reloaded\":true}");
 	control_go(c);

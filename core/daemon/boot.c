@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "config/schema.h"
+#include "ingress/ingress.h"
 #include "store/migrate.h"
 #include "worker/worker.h"
 
@@ -136,6 +137,7 @@ static int configure_child(const struct boot *b, int fd)
 	struct result_head h = { 0 };
 
 	log_setup((enum log_level)b->log_level, "config");
+	inherited_close(&b->inherited); /* it forks children that load modules */
 	if (!c)
 		return 1;
 	absolute_state_dir(c, b->state_dir);
@@ -143,6 +145,8 @@ static int configure_child(const struct boot *b, int fd)
 	schema_check(c, describe, &m, faults);
 	validate_stages(c, &m, faults);
 	table_make(&t, c, faults);
+	if (config_faults_n(faults, false) == 0)
+		ingress_check(c, faults);
 	for (size_t i = 0; i < config_faults_n(faults, true); i++) {
 		const struct config_fault *f = config_faults_at(faults, i);
 		if (f->file && *f->file)
@@ -327,7 +331,10 @@ static size_t roles(const struct table *t, struct cluster_account *out, size_t m
 	if (geteuid() == 0)
 		out[n++] = (struct cluster_account){ "root", all };
 	if (strcmp(t->reactor.name, t->cluster.name))
-		out[n++] = (struct cluster_account){ t->reactor.name, "pepsi,pepsi-ingress,pepsi-httpd" };
+		out[n++] = (struct cluster_account){ t->reactor.name, strcmp(t->signin.name, t->reactor.name) ? "pepsi,pepsi-ingress,pepsi-httpd" :
+			"pepsi,pepsi-ingress,pepsi-httpd,pepsi-config" };
+	if (strcmp(t->signin.name, t->cluster.name) && strcmp(t->signin.name, t->reactor.name) && strcmp(t->signin.name, "root"))
+		out[n++] = (struct cluster_account){ t->signin.name, "pepsi-config" };
 	for (size_t i = 0; i < t->n_stages && n < max; i++) {
 		const char *name = t->stages[i].account.name;
 		bool known = false;

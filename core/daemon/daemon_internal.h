@@ -4,13 +4,17 @@
  *   spawner.c   the parent of all: forks, signals, restarts
  *   accounts.c  which account each process runs under, and becoming it
  *   table.c     the spawner's own table: the little it must know of the configuration
+ *   inherited.c sockets that systemd passed
+ *   grant.c     what a reload needs root for: new sockets, renewed keys
  *   reactor.c   wires ingress, dispatcher and admin to one event loop
+ *   signin.c    the admin child beside the reactor
  *   channel.c   the messages between spawner and reactor */
 #ifndef PEPSI_DAEMON_INTERNAL_H
 #define PEPSI_DAEMON_INTERNAL_H
 
 #include "base/buf.h"
 #include "config/config.h"
+#include "ingress/supply.h"
 #include "store/cluster.h"
 
 #include <limits.h>
@@ -29,9 +33,11 @@ enum channel_op {
 	CH_STARTED,     /* token, pid, descriptor: the worker's channel */
 	CH_FAILED,      /* token */
 	CH_EXITED,      /* pid, status as of waitpid() */
-	CH_CONFIG,      /* descriptor: memfd of a new configuration (the flat form) */
+	CH_CONFIG,      /* descriptor: memfd of a new configuration (the flat form); CH_GRANT follows */
+	CH_GRANT,       /* descriptor: where the sockets and files of that configuration come from (grant.c), or none */
 	CH_FAULTS,      /* descriptor: memfd with the faults of a configuration that was refused */
 	CH_STOP,        /* drain and leave */
+	CH_SIGNIN,      /* descriptor: the reactor's end of a (new) admin child's channel */
 };
 struct channel_msg {
 	uint32_t op, token;
@@ -76,6 +82,8 @@ struct table {
 	bool embedded;
 	unsigned max_connections;       /* of the private cluster */
 	struct account reactor, cluster;
+	struct account signin, pam_account; /* of the admin child, and of the process that asks PAM for it */
+	bool pam;                       /* there is one */
 	struct table_stage stages[TABLE_STAGES_MAX];
 	size_t n_stages;
 };
@@ -87,6 +95,7 @@ const struct table_stage *table_stage(const struct table *t, const char *name);
 struct boot {
 	const char *config_path, *state_dir; /* state_dir: from --state, or NULL */
 	int log_level;
+	struct ingress_inherited inherited;
 };
 /* In a child: reads and checks the configuration, prints or returns its faults. Waits. On success *blob is the flat
  * configuration and *t the table; 0. With faults: -1, text in *faults (to be shown). */
@@ -102,10 +111,43 @@ pid_t boot_schema(const struct table *t, const struct cluster_paths *paths, stru
 /* The libpq connection string in force: [pepsi-postgres] CONFIG, or the private cluster's. */
 int boot_conninfo(const struct config *c, const struct table *t, char *out, size_t size);
 
+/* ---- inherited.c */
+enum { INHERITED_FIRST = 4 }; /* descriptors 4, 5, …: behind 0..2 and the channel of each child */
+/* The sockets of sd_listen_fds(3), if they are for us, moved to INHERITED_FIRST and on, close-on-exec; the variables are gone
+ * after it. 0 (perhaps none), or -1 (logged). Before any other descriptor is opened. */
+int inherited_take(struct ingress_inherited *in);
+/* In a child that has no business with them. */
+void inherited_close(const struct ingress_inherited *in);
+
+/* ---- grant.c */
+/* In the spawner: forks the child that opens what blob's listeners name. The end of its channel for the reactor, or -1. */
+int grant_start(const struct boot *b, struct str blob);
+struct event_base;
+struct grants;
+/* In the reactor: collects what comes from sock (taken), then calls done once. NULL: no memory. */
+struct grants *grants_new(struct event_base *base, int sock, void (*done)(void *arg), void *arg);
+void grants_free(struct grants *g); /* accepts NULL; not from inside done */
+/* Closes what nobody took; also from inside done. */
+void grants_release(struct grants *g);
+/* What has come, as a supply; g outlives it. */
+struct ingress_supply grants_supply(struct grants *g);
+
+/* ---- signin.c */
+struct signin_child {
+	pid_t pid;             /* 0: there is none */
+	int64_t at;            /* when to start it; 0: not wanted now */
+	int64_t born, pause_us;
+};
+/* Forks it; begin(fd) is what every child does first, and gives the descriptor back. The reactor's end of its channel; -1: failed,
+ * and s->at says when to try again. */
+int signin_spawn(struct signin_child *s, const struct boot *b, struct str blob, const struct table *t, int (*begin)(int keep));
+/* It was waited for. wanted: we ended it. Else s->at is set. */
+void signin_died(struct signin_child *s, int status, bool wanted);
+
 /* ---- spawner.c */
 int spawner_run(const struct boot *b, struct buf *blob, struct table *t);
 
 /* ---- reactor.c: never returns to the spawner's code; exit status */
-int reactor_main(struct str blob, const struct table *t, int channel, int log_level);
+int reactor_main(const struct boot *b, struct str blob, const struct table *t, int channel);
 
 #endif

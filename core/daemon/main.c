@@ -32,7 +32,8 @@ int daemon_main(int argc, char **argv)
 		{ "help", no_argument, NULL, 'h' }, { "version", no_argument, NULL, 'V' }, { NULL, 0, NULL, 0 },
 	};
 	static struct table t;
-	struct boot b = { .config_path = getenv("PEPSI_CONFIG"), .log_level = LOG_LV_INFO };
+	static struct boot b;
+	b = (struct boot){ .config_path = getenv("PEPSI_CONFIG"), .log_level = LOG_LV_INFO };
 	struct buf blob = BUF_INIT(16 << 20), faults = BUF_INIT(1 << 20);
 	enum log_level level = LOG_LV_INFO;
 	int o;
@@ -80,6 +81,8 @@ int daemon_main(int argc, char **argv)
 		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_WRONLY : O_RDONLY) != fd)
 			return 1;
 
+	if (inherited_take(&b.inherited))
+		return 1;
 	int r = boot_configure(&b, &blob, &t, &faults);
 	if (faults.n)
 		fwrite(faults.p, 1, faults.n, stderr);

@@ -8,7 +8,9 @@
 #include "base/log.h"
 #include "dispatch/dispatch.h"
 #include "ingress/ingress.h"
+#include "net/dns.h"
 #include "store/queue.h"
+#include "worker/resolve.h"
 
 #include <errno.h>
 #include <event2/event.h>
@@ -37,13 +39,15 @@ enum { DB_ADMISSION, DB_LARGE_1, DB_LARGE_2, DB_DISPATCH, DB_LISTEN, DB_VIEWS, D
 
 struct waiting_reload {
 	SLIST_ENTRY(waiting_reload) link;
-	void (*done)(void *ctx, const char *faults);
+	void (*done)(void *ctx, const char *faults, bool in_force);
 	void *ctx;
 };
 
 struct reactor {
 	const struct table *table;
-	struct config *config;
+	struct config *config, *next_config; /* next: waits for its grants */
+	struct grants *grants;
+	const struct ingress_inherited *inherited;
 	struct event_base *base;
 	int channel;
 	struct event *ev_channel, *ev_term, *ev_gc, *ev_rotate;
@@ -54,7 +58,9 @@ struct reactor {
 	bool db_up[DB_COUNT], db_said[DB_COUNT];
 	struct ingress *ingress;
 	struct dispatch *dispatch;
+	struct net_dns *dns;
 	struct admin *admin;
+	int signin; /* our end of the admin child's channel, -1 */
 	bool started, ready_said, stopping, went_on; /* went_on: the spawner is gone */
 	SLIST_HEAD(, waiting_reload) reloads;
 };
@@ -76,9 +82,18 @@ static void workers_stopped(void *arg)
 	event_base_loopbreak(r->base);
 }
 
+static void tell_retries(struct reactor *r)
+{
+	uint64_t n = 0;
+	for (int i = 0; i < DB_COUNT; i++)
+		n += store_conn_retries(r->db[i]);
+	dispatch_retries(r->dispatch, n);
+}
+
 static void sessions_gone(void *arg)
 {
 	struct reactor *r = arg;
+	tell_retries(r); /* the statistics of the stop have them */
 	dispatch_stop(r->dispatch, WORKERS_GRACE_S, workers_stopped, r);
 }
 
@@ -184,41 +199,106 @@ static void ask_kill(void *arg, pid_t pid, int sig)
 
 /* ---- reload */
 
-static void reload_done(struct reactor *r, const char *faults)
+static void reload_done(struct reactor *r, const char *faults, bool in_force)
 {
 	struct waiting_reload *w;
 	while ((w = SLIST_FIRST(&r->reloads))) {
 		SLIST_REMOVE_HEAD(&r->reloads, link);
-		w->done(w->ctx, faults);
+		w->done(w->ctx, faults, in_force);
 		free(w);
 	}
+}
+
+static int make_dns(struct reactor *r)
+{
+	struct net_dns_settings s;
+	char err[256];
+	if (resolve_settings(r->config, &s, err, sizeof err)) {
+		log_error(NULL, "event=dns-settings reason=%s", log_qz(err));
+		return -1;
+	}
+	return (r->dns = net_dns_new(r->base, &s)) ? 0 : -1;
+}
+
+static void reload_dns(struct reactor *r)
+{
+	struct net_dns_settings s;
+	char err[256];
+	if (resolve_settings(r->config, &s, err, sizeof err)) /* the check has refused it before */
+		log_error(NULL, "event=dns-settings reason=%s hint=\"the old ones stay\"", log_qz(err));
+	else
+		net_dns_reload(r->dns, &s);
 }
 
 static void new_config(struct reactor *r, int fd)
 {
 	struct buf blob = BUF_INIT(BLOB_MAX);
-	struct config *c = channel_slurp(fd, &blob) ? NULL : config_thaw(buf_str(&blob));
+	/* a reload that was under way is overtaken */
+	grants_free(r->grants);
+	r->grants = NULL;
+	config_free(r->next_config);
+	r->next_config = channel_slurp(fd, &blob) ? NULL : config_thaw(buf_str(&blob));
 	buf_free_secret(&blob);
-	if (!c) {
+	if (!r->next_config) {
 		log_error(NULL, "event=reload-failed reason=\"the new configuration did not arrive whole\"");
-		reload_done(r, "the new configuration did not arrive whole\n");
+		reload_done(r, "the new configuration did not arrive whole\n", false);
 		return;
 	}
-	config_load_secrets(c, NULL);
-	struct config *old = r->config;
-	r->config = c;
+	config_load_secrets(r->next_config, NULL);
+}
+
+/* The new configuration is here, and what could be opened for it. */
+static void take_config(struct reactor *r, const struct ingress_supply *supply)
+{
 	struct config_faults *faults = config_faults_new();
-	if (faults)
-		ingress_reload(r->ingress, c, NULL, faults);
+	struct buf text = BUF_INIT(1 << 20);
+	struct config *old = r->config;
+	if (!faults)
+		return;
+	r->config = r->next_config;
+	r->next_config = NULL;
+	ingress_reload(r->ingress, r->config, supply, faults);
+	dispatch_reload(r->dispatch, r->config);
+	reload_dns(r);
+	config_free(old);
 	for (size_t i = 0; i < config_faults_n(faults, true); i++) {
 		const struct config_fault *f = config_faults_at(faults, i);
 		log_line(f->warning ? LOG_LV_WARN : LOG_LV_ERROR, NULL, "event=reload-fault at=%s:%u reason=%s", f->file, f->line,
 		    log_qz(f->text));
+		config_fault_print(f, &text);
 	}
 	config_faults_free(faults);
-	dispatch_reload(r->dispatch, c);
-	config_free(old);
-	reload_done(r, NULL);
+	reload_done(r, text.n ? buf_z(&text) : NULL, true);
+	buf_free(&text);
+}
+
+static void on_grants(void *arg)
+{
+	struct reactor *r = arg;
+	struct ingress_supply supply = grants_supply(r->grants);
+	if (r->next_config)
+		take_config(r, &supply);
+	grants_release(r->grants); /* the rest of it with the next reload: it is calling us */
+}
+
+static void new_grants(struct reactor *r, int fd)
+{
+	if (!r->next_config) {
+		if (fd >= 0)
+			close(fd);
+		return;
+	}
+	r->grants = fd >= 0 ? grants_new(r->base, fd, on_grants, r) : NULL;
+	if (!r->grants) /* the rest of the configuration is no reason to wait */
+		take_config(r, NULL);
+}
+
+/* Another admin child: the former one, if it still lives, sees the end of its channel. */
+static void new_signin(struct reactor *r, int fd)
+{
+	if (r->signin >= 0)
+		close(r->signin);
+	r->signin = fd;
 }
 
 static void on_channel(evutil_socket_t sock, short what, void *arg)
@@ -246,14 +326,22 @@ static void on_channel(evutil_socket_t sock, short what, void *arg)
 			if (fd >= 0)
 				new_config(r, fd);
 			break;
+		case CH_GRANT:
+			new_grants(r, fd);
+			fd = -1;
+			break;
 		case CH_FAULTS: {
 			struct buf text = BUF_INIT(1 << 20);
 			if (fd >= 0)
 				channel_slurp(fd, &text);
-			reload_done(r, text.n ? buf_z(&text) : "the configuration was refused\n");
+			reload_done(r, text.n ? buf_z(&text) : "the configuration was refused\n", false);
 			buf_free(&text);
 			break;
 		}
+		case CH_SIGNIN:
+			new_signin(r, fd);
+			fd = -1;
+			break;
 		case CH_STOP:
 			stop(r);
 			break;
@@ -279,6 +367,8 @@ static void src_status(void *arg, struct buf *json)
 	dispatch_status(r->dispatch, json);
 	buf_addz(json, ",\"ingress\":");
 	ingress_status(r->ingress, json);
+	buf_addz(json, ",\"dns\":");
+	net_dns_status(r->dns, json);
 	buf_addz(json, ",\"connections\":{");
 	for (int i = 0; i < DB_COUNT; i++)
 		buf_addf(json, "%s\"%s\":%s", i ? "," : "", db_name[i], r->db_up[i] ? "true" : "false");
@@ -288,8 +378,10 @@ static void src_status(void *arg, struct buf *json)
 static void src_metrics(void *arg, struct buf *text)
 {
 	struct reactor *r = arg;
+	tell_retries(r);
 	ingress_metrics(r->ingress, text);
 	dispatch_metrics(r->dispatch, text);
+	net_dns_metrics(r->dns, text);
 	buf_addz(text, "# HELP pepsi_database_connection_up Is the connection to the database there?\n"
 		       "# TYPE pepsi_database_connection_up gauge\n");
 	for (int i = 0; i < DB_COUNT; i++)
@@ -318,13 +410,13 @@ static void src_wake(void *arg)
 	dispatch_wake(r->dispatch, NULL);
 }
 
-static void src_reload(void *arg, void (*done)(void *ctx, const char *faults), void *ctx)
+static void src_reload(void *arg, void (*done)(void *ctx, const char *faults, bool in_force), void *ctx)
 {
 	struct reactor *r = arg;
 	struct channel_msg m = { .op = CH_RELOAD };
 	struct waiting_reload *w = malloc(sizeof *w);
 	if (!w) {
-		done(ctx, "out of memory\n");
+		done(ctx, "out of memory\n", false);
 		return;
 	}
 	w->done = done;
@@ -386,6 +478,7 @@ static void on_rotate(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	plan_rotation(r, now - r->octets_seen >= ROTATE_OCTETS / 16 ? ROTATE_BUSY_MS : ROTATE_IDLE_MS);
 	r->octets_seen = now;
+	tell_retries(r);
 	if (r->rotating || !r->db_up[DB_VIEWS] ||
 	    (now - r->octets_rotated < ROTATE_OCTETS && us - r->rotated_us < ROTATE_S * US_PER_S))
 		return;
@@ -411,11 +504,12 @@ static int bind_all(struct reactor *r)
 	struct config_faults *faults = config_faults_new();
 	if (!faults)
 		return -1;
-	r->ingress = ingress_new(r->config, NULL, faults);
+	struct ingress_supply supply = ingress_supply_direct(r->inherited);
+	r->ingress = ingress_new(r->config, &supply, faults);
 	r->admin = admin_new(r->config, r->table->state_dir, r->table->reactor.uid, r->table->reactor.gid, faults);
 	for (size_t i = 0; i < config_faults_n(faults, true); i++) {
 		const struct config_fault *f = config_faults_at(faults, i);
-		log_error(NULL, "event=bind at=%s:%u reason=%s", f->file, f->line, log_qz(f->text));
+		log_line(f->warning ? LOG_LV_WARN : LOG_LV_ERROR, NULL, "event=bind at=%s:%u reason=%s", f->file, f->line, log_qz(f->text));
 	}
 	config_faults_free(faults);
 	return r->ingress && r->admin ? 0 : -1;
@@ -443,9 +537,10 @@ static int run(struct reactor *r)
 	if (!r->base)
 		return 1;
 	r->dispatch = dispatch_new(r->base, r->config, &sp);
-	if (!r->dispatch || open_databases(r))
+	if (!r->dispatch || make_dns(r) || open_databases(r))
 		return 1;
 	sink = (struct ingress_sink){ r->dispatch, dispatch_reserve, dispatch_unreserve, dispatch_hand_off, dispatch_wake_sink };
+	ingress_dns(r->ingress, r->dns);
 	if (dispatch_start(r->dispatch, r->db[DB_DISPATCH]) ||
 	    ingress_start(r->ingress, r->base, r->db[DB_ADMISSION], &r->db[DB_LARGE_1], 2, &sink) ||
 	    admin_start(r->admin, r->base, r->db[DB_VIEWS], &source))
@@ -466,29 +561,33 @@ static int run(struct reactor *r)
 		store_conn_close(r->db[i]);
 	admin_free(r->admin);
 	ingress_free(r->ingress);
+	net_dns_free(r->dns);
 	dispatch_free(r->dispatch);
 	event_free(r->ev_channel);
 	event_free(r->ev_term);
 	event_free(r->ev_gc);
 	event_free(r->ev_rotate);
 	event_base_free(r->base);
+	grants_free(r->grants);
+	config_free(r->next_config);
 	config_free(r->config);
 	return 0;
 }
 
-int reactor_main(struct str blob, const struct table *t, int channel, int log_level)
+int reactor_main(const struct boot *b, struct str blob, const struct table *t, int channel)
 {
 	static struct reactor r;
 	char err[200];
 
-	log_setup((enum log_level)log_level, "reactor");
-	r = (struct reactor){ .table = t, .channel = channel };
+	log_setup((enum log_level)b->log_level, "reactor");
+	r = (struct reactor){ .table = t, .channel = channel, .inherited = &b->inherited, .signin = -1 };
 	limits();
 	r.config = config_thaw(blob);
 	if (!r.config)
 		return 1;
 	if (bind_all(&r))
 		return EXIT_CONFIG_REFUSED;
+	inherited_close(r.inherited); /* what is listened on, the ingress has by descriptors of its own */
 	if (account_become(&t->reactor, SIGKILL, getppid(), err, sizeof err)) {
 		log_error(NULL, "event=reactor-account reason=%s", log_qz(err));
 		return 1;

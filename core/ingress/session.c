@@ -22,10 +22,21 @@ static void on_secured(void *arg);
 static void on_broken(void *arg, const char *why);
 static const struct net_conn_calls calls = { on_input, on_eof, on_writable, on_secured, on_broken };
 
-static void put_log_context(struct session *s)
+void session_log_context(struct session *s)
 {
 	log_ctx_set(&s->log, NULL, "session=%llu listener=%s client=%s%s%s", (unsigned long long)s->id, s->terms->name,
 	    s->peer.text, s->via ? " proxy=" : "", s->via ? s->via->addr.text : "");
+}
+
+void session_trust(struct session *s)
+{
+	unsigned trust = 0;
+	if (config_networks_has(s->terms->xclient, s->peer.text))
+		trust |= SMTP_TRUST_XCLIENT;
+	/* only one's own clients and users jump the queue (RFC 6710 §5.1) */
+	if (s->relay || s->login.n)
+		trust |= SMTP_TRUST_PRIORITY;
+	smtp_server_trust(s->engine, trust);
 }
 
 bool session_begin(struct listening *at, int fd, const struct net_addr *peer, bool relay, const struct proxy_info *via)
@@ -56,11 +67,13 @@ bool session_begin(struct listening *at, int fd, const struct net_addr *peer, bo
 	s->relay = relay && !(via && via->unknown);
 	s->helo = BUF_INIT(1024);
 	s->login = BUF_INIT(1024);
+	s->rdns = BUF_INIT(256);
 	s->message.session = s;
 	s->message.spool.fd = -1;
 	s->started_us = clock_mono_us();
 	s->deadline_us = s->started_us + s->terms->command_us;
-	put_log_context(s);
+	session_log_context(s);
+	session_trust(s);
 	s->next = in->sessions;
 	if (s->next)
 		s->next->prev = s;
@@ -80,12 +93,15 @@ void session_charge(struct session *s, size_t octets)
 void session_free(struct session *s)
 {
 	struct ingress *in = s->in;
+	auth_forget(s);
+	auth_drop_who(s);
 	session_charge(s, 0);
 	net_conn_free(s->conn);
 	smtp_server_free(s->engine);
 	message_done(&s->message);
 	buf_free(&s->helo);
 	buf_free(&s->login);
+	buf_free(&s->rdns);
 	free(s->via);
 	free(s->identity);
 	if (s->prev)
@@ -188,6 +204,7 @@ void session_pump(struct session *s)
 	unsigned n = 0;
 	if (!s->conn)
 		return;
+	smtp_server_time(s->engine, clock_wall_us() / US_PER_S);
 	for (;;) {
 		more = false;
 		if (s->closing || s->starttls || s->awaiting || net_conn_securing(s->conn))
@@ -286,10 +303,12 @@ static void on_secured(void *arg)
 	/* a copy: a message outlives its connection */
 	if (id && (s->identity = malloc(sizeof *id)))
 		*s->identity = *id;
-	buf_reset(&s->helo);
-	buf_reset(&s->login);
+	/* all that was said outside is forgotten; who sits behind a trusted XCLIENT is not the client's word */
+	if (!s->helo_told)
+		buf_reset(&s->helo);
 	s->esmtp = false;
 	smtp_server_tls_started(s->engine);
+	auth_offer(s);
 	log_debug(&s->log, "event=tls protocol=%s cipher=%s bits=%d resumed=%d sni=%s subject=%s", s->tls_protocol, s->tls_cipher,
 	    s->tls_bits, net_conn_tls_resumed(s->conn), log_qz(net_conn_tls_server_name(s->conn) ? net_conn_tls_server_name(s->conn) : ""),
 	    log_qz(s->identity ? s->identity->subject : ""));

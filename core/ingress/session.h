@@ -11,6 +11,8 @@
 struct ingress;
 struct listening;
 struct proxy_info;
+struct exchange;
+struct signed_in;
 
 struct session {
 	struct session *prev, *next, *resume_next;
@@ -20,9 +22,14 @@ struct session {
 	struct net_conn *conn;       /* NULL: the client is gone */
 	struct smtp_server *engine;
 	uint64_t id;
+	struct exchange *exchange;   /* a sign-in under way, or NULL */
+	struct signed_in *who;       /* what a sign-in gave, or NULL */
+	unsigned mechs;              /* mechanisms on offer, 1u << SASL_… */
+	unsigned failed_signins;
 	struct net_addr peer;
 	struct buf helo;
 	struct buf login;            /* who signed in (or for whom an XCLIENT speaks); empty: nobody */
+	struct buf rdns;             /* name of the address, as far as somebody we trust told it; empty: not known */
 	struct proxy_info *via;      /* the proxy it came by, or NULL */
 	struct net_tls_identity *identity; /* of the client's certificate, or NULL */
 	size_t envelope;             /* what sender and recipients take of the memory of all messages */
@@ -31,6 +38,7 @@ struct session {
 	int64_t started_us, deadline_us, data_us;
 	bool esmtp;
 	bool relay;                  /* client in RELAY_NETWORKS */
+	bool helo_told;              /* by XCLIENT: what the proxy itself says in EHLO is not the client's name */
 	bool has_spool;              /* message.spool is in use */
 	bool awaiting;               /* the database has the message */
 	bool starttls;               /* 220 is on its way */
@@ -61,6 +69,14 @@ void session_settled(struct session *s);
 void session_free(struct session *s);
 /* The envelope takes so many octets of the budget now (0: it is over). */
 void session_charge(struct session *s, size_t octets);
+
+/* Tells the engine what this client may do (SMTP_TRUST_*): after each change of address, TLS or login. */
+void session_trust(struct session *s);
+/* Session, listener and client, as they are now, in front of each line of the log. */
+void session_log_context(struct session *s);
+
+/* xclient.c: answers SMTP_EV_XCLIENT. */
+void xclient_take(struct session *s, const struct smtp_xclient *x);
 
 /* policy.c: answers one event of the engine. */
 void policy_event(struct session *s, const struct smtp_event *ev);

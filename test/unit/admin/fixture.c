@@ -36,10 +36,10 @@ static void on_wake(void *arg)
 	f->woken++;
 }
 
-static void on_reload(void *arg, void (*done)(void *ctx, const char *faults), void *ctx)
+static void on_reload(void *arg, void (*done)(void *ctx, const char *faults, bool in_force), void *ctx)
 {
 	struct fixture *f = arg;
-	done(ctx, f->reload_faults);
+	done(ctx, f->reload_faults, false);
 }
 
 static void on_stop(void *arg)

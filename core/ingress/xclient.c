@@ -1,0 +1,63 @@
+/* XCLIENT (Postfix's XCLIENT_README): a host of XCLIENT_FROM says for whom it speaks. From here on the session is that
+ * client's: its address for limits, relay control and trace, its name, its login. */
+#include "ingress_internal.h"
+
+#include <stdlib.h>
+
+/* Whose address counts now; the places of both are moved. False: the new one has no place. */
+static bool move_to(struct session *s, const struct net_addr *peer)
+{
+	struct clients *book = &s->in->clients;
+	bool relay = config_networks_has(s->terms->relay, peer->text);
+	if (!clients_enter(book, peer, relay || !net_addr_is_ip(peer) ? 0 : s->terms->max_per_address))
+		return false;
+	clients_leave(book, &s->peer);
+	s->peer = *peer;
+	s->relay = relay;
+	return true;
+}
+
+static void put(struct buf *out, enum smtp_xclient_state is, struct str value)
+{
+	if (is == SMTP_XCLIENT_ABSENT)
+		return;
+	buf_reset(out);
+	if (is == SMTP_XCLIENT_GIVEN)
+		buf_adds(out, value);
+}
+
+void xclient_take(struct session *s, const struct smtp_xclient *x)
+{
+	struct smtp_reply bad = { 501, "5.5.4", "Bad address" }, full = { 421, "4.7.0", "Too many connections of that client" };
+	struct net_addr peer = s->peer, proxy = s->peer;
+	if (x->addr_is == SMTP_XCLIENT_GIVEN && net_addr_parse(&peer, x->addr, 0)) {
+		smtp_server_reject(s->engine, &bad);
+		return;
+	}
+	if (x->addr_is == SMTP_XCLIENT_UNAVAILABLE || x->addr_is == SMTP_XCLIENT_TEMPUNAVAIL)
+		net_addr_from(&peer, NULL, 0); /* unknown: nobody's rights */
+	if (x->port_is != SMTP_XCLIENT_ABSENT)
+		peer.port = x->port_is == SMTP_XCLIENT_GIVEN ? x->port : 0;
+	if (x->addr_is != SMTP_XCLIENT_ABSENT && !move_to(s, &peer)) {
+		ingress_refused(s->in, s, REFUSED_CONNECTIONS, "at=XCLIENT for=%s", peer.text);
+		smtp_server_reject(s->engine, &full);
+		return;
+	}
+	s->peer.port = peer.port;
+	if (!s->via && (s->via = calloc(1, sizeof *s->via)))
+		s->via->addr = proxy;
+	if (s->who) { /* another client now: what the proxy's own sign-in gave is not his */
+		buf_reset(&s->login);
+		auth_drop_who(s);
+	}
+	put(&s->rdns, x->name_is, x->name);
+	put(&s->login, x->login_is, x->login);
+	put(&s->helo, x->helo_is, x->helo);
+	s->helo_told = x->helo_is == SMTP_XCLIENT_GIVEN;
+	s->in->used[USED_XCLIENT]++;
+	session_trust(s);
+	session_log_context(s);
+	log_info(&s->log, "event=xclient by=%s helo=%s name=%s login=%s", proxy.text, log_q(buf_str(&s->helo)),
+	    log_q(buf_str(&s->rdns)), log_q(buf_str(&s->login)));
+	smtp_server_accept(s->engine, NULL);
+}
