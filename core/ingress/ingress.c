@@ -374,6 +374,7 @@ int ingress_start_with(struct ingress *in, struct event_base *base, const struct
 		if (listening_start(l))
 			return -1;
 	in->started = true;
+	certificates_watch(in, clock_mono_us());
 	return 0;
 }
 
@@ -409,6 +410,7 @@ void ingress_reload(struct ingress *in, const struct config *c, const struct ing
 	}
 	listening_sweep(in);
 	in->certificates_us = 0;
+	certificates_watch(in, clock_mono_us());
 }
 
 static void on_drain_end(evutil_socket_t fd, short what, void *arg)
