@@ -22,7 +22,7 @@ static void refused(void **st)
 		{ "old-major", "module speaks stage ABI 0.9, this pepsi speaks 1.1: rebuild the module against the installed <pepsi/stage.h>" },
 		{ "new-major", "module speaks stage ABI 2.0, this pepsi speaks 1.1: the module needs a newer pepsi" },
 		{ "new-minor", "module needs stage ABI 1.2, this pepsi has 1.1: update pepsi or use an older module" },
-		{ "short", "descriptor says it is 112 octets long, version 1.1 has 120: build it with PEPSI_STAGE()" },
+		{ "short", "descriptor says it is 112 octets long, version 1.0 has 120: build it with PEPSI_STAGE()" },
 		{ "huge", "descriptor says it is 2147483648 octets long" },
 		{ "short-option", "malformed option table (2 options of 48 octets)" },
 		{ "no-stride", "malformed option table (2 options of 0 octets)" },

@@ -156,13 +156,13 @@ struct pepsi_dns {
 	uint32_t status;        /* PEPSI_DNS_OK … */
 	uint32_t authenticated; /* 1: validated by DNSSEC, and told by a resolver the operator trusts (DANE) */
 	uint32_t ttl;           /* seconds */
-	uint32_t rr_size;       /* the stride of rr[]: pepsi_dns_rr() */
+	uint32_t rr_size;       /* the stride of rr[]: pepsi_dns_at() */
 	const struct pepsi_dns_rr *rr;
 	size_t n_rr;            /* 0 unless PEPSI_DNS_OK */
 	const char *canonical;  /* the name behind all CNAMEs */
 	const char *why;        /* for people: why it is a TEMPFAIL; NULL */
 };
-static inline const struct pepsi_dns_rr *pepsi_dns_rr(const struct pepsi_dns *a, size_t i)
+static inline const struct pepsi_dns_rr *pepsi_dns_at(const struct pepsi_dns *a, size_t i)
 {
 	return (const struct pepsi_dns_rr *)(const void *)((const char *)a->rr + i * a->rr_size);
 }
