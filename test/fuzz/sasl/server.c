@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void check_name(struct str name, bool may_be_empty)
 {
-	must(name.n <= SASL_NAME_MAX && str_is_utf8(name) && (name.n || may_be_empty));
+	must(name.n ? name.n <= SASL_NAME_MAX && str_is_utf8(name) : may_be_empty);
 	for (size_t i = 0; i < name.n; i++)
 		must((unsigned char)name.p[i] >= 0x20 && name.p[i] != 0x7f);
 }
