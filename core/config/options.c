@@ -88,8 +88,12 @@ static const struct pepsi_option listener[] = {
 	DURATION("SESSION_TIMEOUT", 0, "1 h", 10, 7 * DAY, "longest session, however busy: nobody holds a place by trickling"),
 	INT("MAX_ERRORS", 0, "20", 1, 10000, "errors and refusals in one session, then 421"),
 	INT("MAX_HOPS", 0, "50", 10, 1000, "Received fields in a message; more is a mail loop (RFC 5321 6.3)"),
+	INT("MAX_TRANSACTIONS", 0, "0", 0, 1000000, "messages in one session, told as MAILMAX (RFC 9422); the next gets 421; 0: any number"),
 	LIST("EXTENSIONS", 0, SMTP_EXT_DEFAULT_NAMES, SMTP_EXT_NAMES,
 	    "extensions of SMTP that EHLO offers and that are taken; some only inside or outside TLS, or to trusted clients"),
+	DURATION("MAX_HOLD", 0, "7 d", 1, 366 * DAY, "longest time a message may be held for its sender; needs futurerelease in EXTENSIONS (RFC 4865)"),
+	DURATION("MIN_DELIVER_BY", 0, "0", 0, 30 * DAY,
+	    "shortest time after which a message may be wanted back if it is not delivered; needs deliverby in EXTENSIONS (RFC 2852)"),
 	LIST("AUTH", 0, NULL, "plain login scram-sha-256 scram-sha-256-plus oauthbearer xoauth2 external",
 	    "ways to sign in, inside TLS only; default: plain login scram-sha-256 scram-sha-256-plus for submission and submissions, else none"),
 	LIST("PROXY_FROM", SCHEMA_F_NETWORKS, NULL, NULL,
@@ -135,6 +139,35 @@ static const struct pepsi_option pepsi_dispatch[] = {
 	INT("FAIR_FIFO_PERCENT", 0, "10", 0, 100, "share of places given by age alone, so that nobody starves"),
 	DURATION("LAUNCH_COOLDOWN", 0, "5 s", 1, HOUR, "pause after a worker could not start, doubled up to a minute"),
 	INT("MAX_CRASHES", 0, "3", 1, 100, "worker crashes on one message, then it is failed"),
+};
+
+static const struct pepsi_option pepsi_signin[] = {
+	LIST("BACKENDS", 0, "table", "table pam dovecot oauth certificate", "who is asked whether somebody may sign in. A mechanism is served by the "
+	    "first that has it; a password that one does not accept is tried with the next, unless the account stands in the table"),
+	INT("HASHERS", 0, "4", 1, 64, "password checks at once; one takes 19 MiB and about 43 ms of a processor"),
+	INT("QUEUE_LIMIT", 0, "256", 1, 10000, "password checks that may wait for that; more clients get 454"),
+	INT("MESSAGES_PER_HOUR", 0, "0", 0, 2147483647, "messages of an account that has no limit of its own; 0: no limit"),
+	INT("MESSAGES_PER_DAY", 0, "0", 0, 2147483647, "the same for a day"),
+	INT("RECIPIENTS_PER_HOUR", 0, "0", 0, 2147483647, "recipients of all messages of such an account"),
+	INT("RECIPIENTS_PER_DAY", 0, "0", 0, 2147483647, "the same for a day"),
+	STRING("USER", 0, "pepsi-config", "account of the admin child when started as root; where there is no such account and none is "
+	    "set: that of [pepsi] USER"),
+	STRING("PAM_SERVICE", 0, "pepsi", "the file in /etc/pam.d"),
+	STRING("PAM_USER", 0, "root", "account of the process that asks PAM, when started as root; pam_unix needs root"),
+	PATH("DOVECOT_SOCKET", 0, "/run/dovecot/auth-client", "Dovecot's socket for authentication clients"),
+	STRING("OAUTH_INTROSPECTION_URL", 0, NULL, "where tokens are asked about (RFC 7662); https, or http on loopback"),
+	STRING("OAUTH_CLIENT_ID", 0, NULL, "our name there"),
+	{ "OAUTH_CLIENT_SECRET", PEPSI_OPT_SECRET, 0, NULL, 0, 0, NULL, "our password there; better in a secrets.d file" },
+	STRING("OAUTH_KEYS", 0, NULL, "instead: the keys that tokens are signed with (JWKS, RFC 7517), a file or a URL, fetched hourly"),
+	PATH("OAUTH_CA", 0, NULL, "authorities, PEM, for these URLs; default: the system's"),
+	STRING("OAUTH_ISSUER", 0, NULL, "the tokens' iss must be this"),
+	LIST("OAUTH_AUDIENCE", 0, NULL, NULL, "the tokens' aud must hold one of these"),
+	LIST("OAUTH_SCOPE", 0, NULL, NULL, "the tokens' scope must hold all of these; told to clients whose token is refused"),
+	STRING("OAUTH_NAME_CLAIM", 0, "email", "what in a token is the account's name: email (then verified), sub, preferred_username, username"),
+	LIST("OAUTH_ALGORITHMS", 0, "RS256 ES256 EdDSA", "RS256 ES256 EdDSA", "signatures that are taken"),
+	STRING("OAUTH_DISCOVERY", 0, NULL, "the URL of the OpenID configuration that clients are told of (RFC 7628 3.2.2)"),
+	BOOL("CERTIFICATE_EMAIL", 0, "NO", "EXTERNAL: the e-mail address in a client certificate that TLS_CLIENT_CA vouches for is the account, also "
+	    "where no account names the certificate"),
 };
 
 static const struct pepsi_option pepsi_httpd[] = {
@@ -192,6 +225,7 @@ static const struct schema_section sections[] = {
 	{ "listener-*", listener, COUNT(listener), "One listener each; the name behind the dash is free and is recorded with each message.", 0 },
 	{ "pepsi-ingress", pepsi_ingress, COUNT(pepsi_ingress), "Reception.", 0 },
 	{ "pepsi-dispatch", pepsi_dispatch, COUNT(pepsi_dispatch), "Distribution of work to stages.", 0 },
+	{ "pepsi-signin", pepsi_signin, COUNT(pepsi_signin), "Who may sign in to send mail, and how much. The accounts themselves: pepsi-account(1).", 0 },
 	{ "pepsi-httpd", pepsi_httpd, COUNT(pepsi_httpd), "Health and metrics over HTTP.", 0 },
 	{ "pepsi-failure-bouncer", failure_bouncer, COUNT(failure_bouncer), "Bouncing of failed messages, by pepsi-failure-bouncer.", 0 },
 	{ "pepsi-dns", pepsi_dns, COUNT(pepsi_dns), "Name resolution: which resolvers are asked, how long, how often.", 0 },

@@ -33,6 +33,20 @@ enum refusal {
 };
 extern const char *const refusal_names[REFUSED_N];
 
+/* Extensions a message (or a session: XCLIENT) made use of; the label of pepsi_smtp_extension_total. */
+enum used {
+	USED_CHUNKING,
+	USED_BINARYMIME,
+	USED_SMTPUTF8,
+	USED_PRDR,
+	USED_REQUIRETLS,
+	USED_DELIVERBY,
+	USED_FUTURERELEASE,
+	USED_MT_PRIORITY,
+	USED_XCLIENT,
+	USED_N
+};
+
 struct ingress {
 	struct event_base *base;
 	struct shared_settings set;
@@ -43,6 +57,7 @@ struct ingress {
 	struct net_dns *dns;         /* NULL: nothing is looked up (tests) */
 	struct admit *admit;
 	struct auth *auth;           /* from the start on */
+	int signin_fd;               /* of an admin child that was there before it; -1 */
 	struct store_conn *admission, *large[ADMIT_LARGE_MAX];
 	bool database_up, started;
 	bool disk_low;
@@ -75,7 +90,7 @@ struct ingress {
 
 	/* counters since start */
 	uint64_t connections, accepted, octets, rejected[REFUSED_N], timeouts, tls, tls_failed, tls_resumed, orphans,
-	    proxied_total;
+	    proxied_total, used[USED_N];
 };
 
 /* ingress_start() with any database behind it. */

@@ -25,7 +25,9 @@ struct message {
 	struct str *rcpts;
 	size_t n_rcpts;
 	struct buf dsn;          /* state.dsn as JSON, or empty */
-	bool smtputf8, body_8bit;
+	struct buf wishes;       /* members of the state: hold, deliver_by, priority, require_tls; or empty */
+	bool smtputf8, chunked;
+	enum smtp_body body;
 	/* made when the id is known */
 	int64_t id, received_at;
 	struct buf headers;      /* Received and what was sent */

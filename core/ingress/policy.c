@@ -133,6 +133,18 @@ static void refuse_content(struct session *s, enum refusal why, unsigned code, c
 	reject(s, code, status, text);
 }
 
+static void count_use(struct ingress *in, const struct smtp_transaction *tx)
+{
+	in->used[USED_CHUNKING] += tx->chunked;
+	in->used[USED_BINARYMIME] += tx->body == SMTP_BODY_BINARYMIME;
+	in->used[USED_SMTPUTF8] += tx->smtputf8;
+	in->used[USED_PRDR] += tx->prdr;
+	in->used[USED_REQUIRETLS] += tx->require_tls;
+	in->used[USED_DELIVERBY] += tx->deliver_mode != 0;
+	in->used[USED_FUTURERELEASE] += tx->hold_until != 0;
+	in->used[USED_MT_PRIORITY] += tx->has_priority;
+}
+
 static void on_message(struct session *s, const struct smtp_event *ev)
 {
 	struct message *m = &s->message;
@@ -161,6 +173,7 @@ static void on_message(struct session *s, const struct smtp_event *ev)
 		refuse_content(s, REFUSED_LOOP, 554, "5.4.6", "Too many hops: mail loop");
 		return;
 	}
+	count_use(s->in, ev->tx);
 	if (message_take(m, ev->tx)) {
 		refuse_content(s, REFUSED_MEMORY, 452, "4.3.1", "Out of memory; try again later");
 		return;

@@ -204,6 +204,7 @@ void session_pump(struct session *s)
 	unsigned n = 0;
 	if (!s->conn)
 		return;
+	smtp_server_time(s->engine, clock_wall_us() / US_PER_S);
 	for (;;) {
 		more = false;
 		if (s->closing || s->starttls || s->awaiting || net_conn_securing(s->conn))

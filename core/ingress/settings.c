@@ -250,6 +250,9 @@ struct terms *terms_new(const struct config *c, const char *section, const struc
 		.max_recipients = small_int(c, section, "MAX_RECIPIENTS"),
 		.max_errors = small_int(c, section, "MAX_ERRORS"),
 		.max_hops = t->max_hops,
+		.max_transactions = small_int(c, section, "MAX_TRANSACTIONS"),
+		.hold_max = small_int(c, section, "MAX_HOLD"),
+		.deliver_by_min = small_int(c, section, "MIN_DELIVER_BY"),
 	};
 	return t;
 }

@@ -43,6 +43,12 @@ void ingress_metrics(struct ingress *in, struct buf *out)
 	for (unsigned i = 0; i < REFUSED_N; i++)
 		buf_addf(out, "pepsi_smtp_rejected_total{reason=\"%s\"} %llu\n", refusal_names[i],
 		    (unsigned long long)in->rejected[i]);
+	static const char *const used[USED_N] = { "chunking", "binarymime", "smtputf8", "prdr", "requiretls", "deliverby",
+		"futurerelease", "mt-priority", "xclient" };
+	buf_addz(out, "# HELP pepsi_smtp_extension_total Messages that made use of an extension\n"
+		      "# TYPE pepsi_smtp_extension_total counter\n");
+	for (unsigned i = 0; i < USED_N; i++)
+		buf_addf(out, "pepsi_smtp_extension_total{extension=\"%s\"} %llu\n", used[i], (unsigned long long)in->used[i]);
 	counter(out, "smtp_timeouts_total", "Sessions ended by a deadline", in->timeouts);
 	counter(out, "smtp_tls_total", "TLS handshakes completed", in->tls);
 	counter(out, "smtp_tls_failed_total", "TLS handshakes failed", in->tls_failed);

@@ -54,6 +54,7 @@ void xclient_take(struct session *s, const struct smtp_xclient *x)
 	put(&s->login, x->login_is, x->login);
 	put(&s->helo, x->helo_is, x->helo);
 	s->helo_told = x->helo_is == SMTP_XCLIENT_GIVEN;
+	s->in->used[USED_XCLIENT]++;
 	session_trust(s);
 	session_log_context(s);
 	log_info(&s->log, "event=xclient by=%s helo=%s name=%s login=%s", proxy.text, log_q(buf_str(&s->helo)),

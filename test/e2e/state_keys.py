@@ -87,7 +87,8 @@ def daemon(t, sink, deaf, mailboxes, behind):
         + pepsi.smarthost("relay", sink["smtp"].port, "DELAY_WARNING = 1 s\n") + pepsi.bounce(),
         pepsi="LOCAL_DOMAINS = example.test aliases.test\n"
               "MODULE_PATH = %s:%s\n" % (STAGES, os.path.join(os.path.dirname(pepsi.BIN), "lib", "pepsi", "modules")),
-        listener="TLS_CERT = %s\nTLS_KEY = %s\nTLS_CLIENT_CA = %s\nTLS_CLIENT_CERT = ask\n" % (cert, key, cert),
+        listener="TLS_CERT = %s\nTLS_KEY = %s\nTLS_CLIENT_CA = %s\nTLS_CLIENT_CERT = ask\nEXTENSIONS = pipelining size 8bitmime smtputf8 enhancedstatuscodes dsn "
+                 "starttls requiretls deliverby futurerelease mt-priority\n" % (cert, key, cert),
         more="[listener-behind]\nBIND = 127.0.0.1:%d\nPROXY_FROM = 127.0.0.1\n[pepsi-dispatch]\nPOLL_INTERVAL = 1 s\nLAUNCH_COOLDOWN = 1 s\n[pepsi-failure-bouncer]\nBOUNCE_STAGE = bounce\nMIN_AGE = 0\n" % behind)
     # every state is to reach the table; but for the crash in another stage's worker
     with open(d.config) as f:
@@ -162,6 +163,7 @@ def every_way(t):
             ("later2", ["later1@far.test", "later2@far.test"], ""), ("nowhere", "x@nowhere.test", ""), ("filter", "x@filter.test", ""),
             ("over", "x@filter.test", ""), ("alias", "team@aliases.test", ""), ("bob", "bob@maildir.test", ""), ("nobody", "nobody@maildir.test", ""),
             ("lmtp", "x@lmtp.test", ""), ("lmtp-gone", "gone@lmtp.test", ""), ("if", "x@if.test", " BODY=8BITMIME SMTPUTF8"),
+            ("wishes", "x@far.test", " HOLDUNTIL=2020-01-01T00:00:00Z BY=86400;NT MT-PRIORITY=3 REQUIRETLS"),
             ("success", "x@deaf.test", ""), ("success2", ["x@deaf.test", "y@deaf.test"], "")):
         code, text = s.send(alice, rcpts, pepsi.message(token, sender=alice), params + more, all_of_it)
         pepsi.check(code == 250, "%s: %d %s" % (token, code, text))
