@@ -11,6 +11,7 @@ enum cli_opt {
 	/* for some */
 	CLI_WAIT, CLI_STAGE, CLI_STATUS, CLI_SENDER, CLI_RECIPIENT, CLI_LIMIT, CLI_ALL, CLI_RUNNING,
 	CLI_MESSAGE, CLI_FROM, CLI_TO, CLI_SET, CLI_ONCE, CLI_FAILED_ONLY, CLI_TIMEOUT_ONLY,
+	CLI_REPEAT, CLI_FUSED,
 	CLI_N_OPTS
 };
 #define CLI_BIT(o) (1u << (o))
@@ -33,7 +34,7 @@ struct cli_args {
 	const char *value[CLI_N_OPTS];       /* of options that take one */
 	const char **pos;                    /* operands, from malloc; free() it */
 	size_t n_pos;
-	const struct cli_each *each;         /* of CLI_TO and CLI_SET, in order; in the same allocation as pos */
+	const struct cli_each *each;         /* of CLI_MESSAGE, CLI_TO and CLI_SET, in order; in the same allocation as pos */
 	size_t n_each;
 };
 
