@@ -271,13 +271,28 @@ END $$;
 
 -- ---------------------------------------------------------------------------------------------- accounting
 
+-- The slot of flow_stats to count in: the first, from this backend's own on, in which no other transaction counts. To wait for the
+-- row that another one has changed would be to wait for its commit, whatever it is doing meanwhile; two backends whose pids
+-- are equal modulo 64 are not rare. The lock is taken before the row is, by all, and goes with the transaction.
+CREATE FUNCTION pepsi.flow_slot() RETURNS smallint
+LANGUAGE plpgsql AS $$
+DECLARE own integer := pg_backend_pid() % 64;
+BEGIN
+    FOR i IN own .. own + 63 LOOP
+        IF pg_try_advisory_xact_lock(hashtext('pepsi.flow_stats'), i % 64) THEN
+            RETURN i % 64;
+        END IF;
+    END LOOP;
+    RETURN own; -- 64 others are counting: now it is waited for
+END $$;
+
 CREATE FUNCTION pepsi.workqueue_count_insert() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE n bigint;
 BEGIN
     SELECT count(*) INTO n FROM made;
     IF n > 0 THEN
-        UPDATE pepsi.flow_stats SET accepted = accepted + n WHERE slot = pg_backend_pid() % 64;
+        UPDATE pepsi.flow_stats SET accepted = accepted + n WHERE slot = (SELECT pepsi.flow_slot());
     END IF;
     RETURN NULL;
 END $$;
@@ -299,7 +314,7 @@ BEGIN
         delivered = delivered + CASE WHEN outcome = 'delivered' THEN n ELSE 0 END,
         bounced = bounced + CASE WHEN outcome = 'bounced' THEN n ELSE 0 END,
         discarded = discarded + CASE WHEN outcome IN ('delivered', 'bounced') THEN 0 ELSE n END
-    WHERE slot = pg_backend_pid() % 64;
+    WHERE slot = (SELECT pepsi.flow_slot());
     DELETE FROM pepsi.workqueue_body b
     WHERE b.id = ANY (bodies)
       AND NOT EXISTS (SELECT FROM pepsi.workqueue w WHERE w.id = b.id AND w.body_id = b.id)
@@ -310,7 +325,7 @@ END $$;
 -- p_n messages were turned into reports in place: those are bounced, these are new.
 CREATE FUNCTION pepsi.flow_bounced(p_n bigint) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    UPDATE pepsi.flow_stats SET bounced = bounced + p_n, accepted = accepted + p_n WHERE slot = pg_backend_pid() % 64;
+    UPDATE pepsi.flow_stats SET bounced = bounced + p_n, accepted = accepted + p_n WHERE slot = (SELECT pepsi.flow_slot());
 $$;
 
 CREATE FUNCTION pepsi.workqueue_refuse() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -468,7 +483,7 @@ BEGIN
     INSERT INTO pepsi.workqueue (id, mail_from, rcpt_to, headers, body_id, stage, status, state, received_at)
     VALUES (p_id, p_mail_from, p_rcpt_to, p_headers, p_id, p_stage,
         CASE WHEN p_running THEN 'running' ELSE 'pending' END::pepsi.workqueue_status, p_state, p_received_at);
-    UPDATE pepsi.flow_stats SET received = received + 1 WHERE slot = pg_backend_pid() % 64;
+    UPDATE pepsi.flow_stats SET received = received + 1 WHERE slot = (SELECT pepsi.flow_slot());
     RETURN p_id;
 END $$;
 
@@ -487,7 +502,7 @@ BEGIN
     FROM unnest(p_id, p_stage, p_running, p_received_at, p_mail_from, p_rcpt_lo, p_rcpt_hi, p_state, p_headers)
         u(id, stage, running, received_at, mail_from, lo, hi, state, headers);
     GET DIAGNOSTICS n = ROW_COUNT;
-    UPDATE pepsi.flow_stats SET received = received + n WHERE slot = pg_backend_pid() % 64;
+    UPDATE pepsi.flow_stats SET received = received + n WHERE slot = (SELECT pepsi.flow_slot());
     RETURN n;
 END $$;
 

@@ -65,12 +65,53 @@ static void print_stages(struct json_object *stages)
 	cli_table_print(&t, stdout);
 }
 
+/* Only those that want attention. */
+static void print_certificates(struct json_object *ingress)
+{
+	struct json_object *all = NULL;
+	if (!json_object_object_get_ex(ingress, "certificates", &all) || !json_object_is_type(all, json_type_array))
+		return;
+	for (size_t i = 0; i < json_object_array_length(all); i++) {
+		struct json_object *c = json_object_array_get_idx(all, i);
+		int64_t left = cli_json_int(c, "not_after") - clock_wall_us() / US_PER_S;
+		char span[64];
+		if (!is_true(c, "expires_soon") && is_true(c, "names_host"))
+			continue;
+		fputs("tls       listener ", stdout);
+		cli_text_print(stdout, cli_json_text(c, "listener"));
+		fputs(": certificate ", stdout);
+		cli_text_print(stdout, cli_json_text(c, "file"));
+		if (is_true(c, "expires_soon")) {
+			cli_text_duration(span, sizeof span, left < 0 ? -left : left);
+			printf(left < 0 ? " expired %s ago" : " expires in %s", span);
+		}
+		if (!is_true(c, "names_host"))
+			printf("%s is not valid for HOSTNAME, nor is another of this listener", is_true(c, "expires_soon") ? " and" : "");
+		putchar('\n');
+	}
+}
+
+static void print_dns(struct json_object *dns)
+{
+	struct json_object *servers = NULL;
+	if (!json_object_object_get_ex(dns, "servers", &servers) || !json_object_is_type(servers, json_type_array))
+		return;
+	printf("%-10s", "dns");
+	for (size_t i = 0; i < json_object_array_length(servers); i++) {
+		struct json_object *s = json_object_array_get_idx(servers, i);
+		fputs(i ? ", " : "", stdout);
+		cli_text_print(stdout, cli_json_text(s, "server"));
+		printf(" %s%s", is_true(s, "up") ? "up" : "down", is_true(s, "trusted") ? " (trusted)" : "");
+	}
+	printf(", in flight %" PRId64 ", cached %" PRId64 "\n", cli_json_int(dns, "in_flight"), cli_json_int(dns, "cache_entries"));
+}
+
 static void print_status(struct json_object *o)
 {
 	static const char *const queue_keys[] = { "total", "pending", "running", "paused", "failed", "timeout" };
 	static const char *const ended_keys[] = { "accepted", "delivered", "bounced", "discarded" };
 	static const char *const smtp_keys[] = { "sessions", "connections", "accepted", "rejected" };
-	struct json_object *queue = NULL, *db = NULL, *stages = NULL, *ingress = NULL;
+	struct json_object *queue = NULL, *db = NULL, *stages = NULL, *ingress = NULL, *dns = NULL;
 	char up[64];
 	cli_text_duration(up, sizeof up, cli_json_int(o, "uptime_s"));
 	fputs("pepsi ", stdout);
@@ -86,8 +127,12 @@ static void print_status(struct json_object *o)
 	if (json_object_object_get_ex(o, "queue", &queue))
 		print_counts("queue", queue, queue_keys, sizeof queue_keys / sizeof *queue_keys);
 	print_counts("messages", o, ended_keys, sizeof ended_keys / sizeof *ended_keys);
-	if (json_object_object_get_ex(o, "ingress", &ingress) && json_object_is_type(ingress, json_type_object))
+	if (json_object_object_get_ex(o, "ingress", &ingress) && json_object_is_type(ingress, json_type_object)) {
 		print_counts("smtp", ingress, smtp_keys, sizeof smtp_keys / sizeof *smtp_keys);
+		print_certificates(ingress);
+	}
+	if (json_object_object_get_ex(o, "dns", &dns) && json_object_is_type(dns, json_type_object))
+		print_dns(dns);
 	if (json_object_object_get_ex(o, "stages", &stages))
 		print_stages(stages);
 }

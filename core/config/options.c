@@ -22,6 +22,7 @@
 #define KIB INT64_C(1024)
 #define MIB (1024 * KIB)
 #define GIB (1024 * MIB)
+#define MILLISECOND_US INT64_C(1000)
 #define SECOND_US INT64_C(1000000)
 
 static const struct pepsi_option pepsi[] = {
@@ -87,8 +88,12 @@ static const struct pepsi_option listener[] = {
 	DURATION("SESSION_TIMEOUT", 0, "1 h", 10, 7 * DAY, "longest session, however busy: nobody holds a place by trickling"),
 	INT("MAX_ERRORS", 0, "20", 1, 10000, "errors and refusals in one session, then 421"),
 	INT("MAX_HOPS", 0, "50", 10, 1000, "Received fields in a message; more is a mail loop (RFC 5321 6.3)"),
+	INT("MAX_TRANSACTIONS", 0, "0", 0, 1000000, "messages in one session, told as MAILMAX (RFC 9422); the next gets 421; 0: any number"),
 	LIST("EXTENSIONS", 0, SMTP_EXT_DEFAULT_NAMES, SMTP_EXT_NAMES,
 	    "extensions of SMTP that EHLO offers and that are taken; some only inside or outside TLS, or to trusted clients"),
+	DURATION("MAX_HOLD", 0, "7 d", 1, 366 * DAY, "longest time a message may be held for its sender; needs futurerelease in EXTENSIONS (RFC 4865)"),
+	DURATION("MIN_DELIVER_BY", 0, "0", 0, 30 * DAY,
+	    "shortest time after which a message may be wanted back if it is not delivered; needs deliverby in EXTENSIONS (RFC 2852)"),
 	LIST("AUTH", 0, NULL, "plain login scram-sha-256 scram-sha-256-plus oauthbearer xoauth2 external",
 	    "ways to sign in, inside TLS only; default: plain login scram-sha-256 scram-sha-256-plus for submission and submissions, else none"),
 	LIST("PROXY_FROM", SCHEMA_F_NETWORKS, NULL, NULL,
@@ -110,6 +115,19 @@ static const struct pepsi_option pepsi_ingress[] = {
 	PATH("SPOOL_DIR", 0, "$STATE_DIR/spool", "folder of those temporary files"),
 	INT("ADMISSION_BATCH", 0, "100", 1, 10000, "messages in one commit"),
 	SIZE("ADMISSION_BATCH_BYTES", 0, "8 MiB", 64 * KIB, 1 * GIB, "octets in one commit (a single larger message goes alone)"),
+	INT("SIGNIN_CONCURRENCY", 0, "32", 1, 1000, "sign-ins the admin child is asked about at once"),
+	INT("SIGNIN_QUEUE", 0, "200", 0, 10000, "sign-ins that wait for their turn; more get 454 at once"),
+	DURATION("SIGNIN_TIMEOUT", 0, "30 s", 1, 10 * MINUTE, "longest time for an answer of the admin child, then 454"),
+	DURATION("SIGNIN_FAIL_DELAY", SCHEMA_F_US, "3 s", 0, 60 * SECOND_US,
+	    "how long the reply to a failed sign-in is held back; twice and four times that for accounts and networks with many failures"),
+	INT("SIGNIN_TRIES", 0, "5", 1, 100, "failed sign-ins in one session; the last gets 421"),
+	INT("SIGNIN_ACCOUNT_TRIES", 0, "10", 0, 10000,
+	    "failed sign-ins of one account, then 454 to right and wrong passwords alike, except where it signed in before; 0: no limit"),
+	DURATION("SIGNIN_ACCOUNT_REFILL", 0, "1 min", 1, DAY, "time for one of SIGNIN_ACCOUNT_TRIES to come back"),
+	INT("SIGNIN_NETWORK_TRIES", 0, "50", 0, 100000,
+	    "failed sign-ins from one network (IPv4 /24, IPv6 /64), then 454, or a delay where somebody signed in before; 0: no limit"),
+	DURATION("SIGNIN_NETWORK_REFILL", 0, "10 s", 1, DAY, "time for one of SIGNIN_NETWORK_TRIES to come back"),
+	INT("SIGNIN_REMEMBERED", 0, "20000", 100, 10000000, "accounts and networks whose failures, and places whose sign-ins, are remembered"),
 	SIZE("MIN_FREE_SPACE", 0, "64 MiB", 0, INT64_C(1) << 50, "free space of SPOOL_DIR below which mail gets 452; 0: not looked at"),
 };
 
@@ -121,6 +139,35 @@ static const struct pepsi_option pepsi_dispatch[] = {
 	INT("FAIR_FIFO_PERCENT", 0, "10", 0, 100, "share of places given by age alone, so that nobody starves"),
 	DURATION("LAUNCH_COOLDOWN", 0, "5 s", 1, HOUR, "pause after a worker could not start, doubled up to a minute"),
 	INT("MAX_CRASHES", 0, "3", 1, 100, "worker crashes on one message, then it is failed"),
+};
+
+static const struct pepsi_option pepsi_signin[] = {
+	LIST("BACKENDS", 0, "table", "table pam dovecot oauth certificate", "who is asked whether somebody may sign in. A mechanism is served by the "
+	    "first that has it; a password that one does not accept is tried with the next, unless the account stands in the table"),
+	INT("HASHERS", 0, "4", 1, 64, "password checks at once; one takes 19 MiB and about 43 ms of a processor"),
+	INT("QUEUE_LIMIT", 0, "256", 1, 10000, "password checks that may wait for that; more clients get 454"),
+	INT("MESSAGES_PER_HOUR", 0, "0", 0, 2147483647, "messages of an account that has no limit of its own; 0: no limit"),
+	INT("MESSAGES_PER_DAY", 0, "0", 0, 2147483647, "the same for a day"),
+	INT("RECIPIENTS_PER_HOUR", 0, "0", 0, 2147483647, "recipients of all messages of such an account"),
+	INT("RECIPIENTS_PER_DAY", 0, "0", 0, 2147483647, "the same for a day"),
+	STRING("USER", 0, "pepsi-config", "account of the admin child when started as root; where there is no such account and none is "
+	    "set: that of [pepsi] USER"),
+	STRING("PAM_SERVICE", 0, "pepsi", "the file in /etc/pam.d"),
+	STRING("PAM_USER", 0, "root", "account of the process that asks PAM, when started as root; pam_unix needs root"),
+	PATH("DOVECOT_SOCKET", 0, "/run/dovecot/auth-client", "Dovecot's socket for authentication clients"),
+	STRING("OAUTH_INTROSPECTION_URL", 0, NULL, "where tokens are asked about (RFC 7662); https, or http on loopback"),
+	STRING("OAUTH_CLIENT_ID", 0, NULL, "our name there"),
+	{ "OAUTH_CLIENT_SECRET", PEPSI_OPT_SECRET, 0, NULL, 0, 0, NULL, "our password there; better in a secrets.d file" },
+	STRING("OAUTH_KEYS", 0, NULL, "instead: the keys that tokens are signed with (JWKS, RFC 7517), a file or a URL, fetched hourly"),
+	PATH("OAUTH_CA", 0, NULL, "authorities, PEM, for these URLs; default: the system's"),
+	STRING("OAUTH_ISSUER", 0, NULL, "the tokens' iss must be this"),
+	LIST("OAUTH_AUDIENCE", 0, NULL, NULL, "the tokens' aud must hold one of these"),
+	LIST("OAUTH_SCOPE", 0, NULL, NULL, "the tokens' scope must hold all of these; told to clients whose token is refused"),
+	STRING("OAUTH_NAME_CLAIM", 0, "email", "what in a token is the account's name: email (then verified), sub, preferred_username, username"),
+	LIST("OAUTH_ALGORITHMS", 0, "RS256 ES256 EdDSA", "RS256 ES256 EdDSA", "signatures that are taken"),
+	STRING("OAUTH_DISCOVERY", 0, NULL, "the URL of the OpenID configuration that clients are told of (RFC 7628 3.2.2)"),
+	BOOL("CERTIFICATE_EMAIL", 0, "NO", "EXTERNAL: the e-mail address in a client certificate that TLS_CLIENT_CA vouches for is the account, also "
+	    "where no account names the certificate"),
 };
 
 static const struct pepsi_option pepsi_httpd[] = {
@@ -136,8 +183,22 @@ static const struct pepsi_option failure_bouncer[] = {
 };
 
 static const struct pepsi_option pepsi_dns[] = {
-	LIST("SERVERS", 0, NULL, NULL, "resolvers ADDRESS:PORT; default: /etc/resolv.conf"),
-	BOOL("TRUST_AD", 0, "NO", "believe the AD bit of these resolvers (only over a path nobody else can write to)"),
+	LIST("SERVERS", SCHEMA_F_SERVERS, NULL, NULL, "resolvers to ask, in this order: 127.0.0.1 192.0.2.1:5353 [2001:db8::1]:53; default: those of RESOLV_CONF"),
+	PATH("RESOLV_CONF", 0, "/etc/resolv.conf", "where resolvers are found without SERVERS; read again when it changes"),
+	BOOL("TRUST_AD", 0, "NO", "believe the AD bit of these resolvers (only over a path nobody else can write to); those on loopback are always believed"),
+	DURATION("TIMEOUT", SCHEMA_F_US, NULL, 10 * MILLISECOND_US, 30 * SECOND_US,
+	    "how long one query waits for its reply, then the next server is asked; default: what RESOLV_CONF says, else 2 s"),
+	INT("ATTEMPTS", 0, NULL, 1, 10, "queries to each server; default: what RESOLV_CONF says, else 2"),
+	DURATION("LOOKUP_DEADLINE", SCHEMA_F_US, "5 s", 100 * MILLISECOND_US, 60 * SECOND_US, "longest time for one question, all attempts together"),
+	DURATION("MESSAGE_DEADLINE", SCHEMA_F_US, "20 s", 100 * MILLISECOND_US, 120 * SECOND_US,
+	    "longest time for all questions of one message; what is open then counts as a temporary failure"),
+	INT("MAX_QUERIES", 0, "40", 1, 1000, "queries for one message: nobody makes us ask for hours (SPF look-up bombs)"),
+	INT("MAX_IN_FLIGHT", 0, "1000", 10, 20000, "questions under way at once; each holds a descriptor. More fail at once, for now"),
+	SIZE("CACHE_SIZE", 0, "32 MiB", 0, 64 * GIB, "memory for answers"),
+	INT("CACHE_ENTRIES", 0, "50000", 0, 10000000, "answers kept at most"),
+	DURATION("MAX_TTL", SCHEMA_F_US, "1 d", 0, 7 * DAY * SECOND_US, "answers are kept no longer, whatever their TTL"),
+	DURATION("MAX_NEGATIVE_TTL", SCHEMA_F_US, "1 h", 0, 7 * DAY * SECOND_US, "nor are negative ones (RFC 2308 5: one to three hours)"),
+	BOOL("RANDOM_CASE", 0, "NO", "mix the case of names in queries: more for a forger to guess; for resolvers that repeat questions as they were"),
 };
 
 static const struct pepsi_option stage[] = {
@@ -164,9 +225,10 @@ static const struct schema_section sections[] = {
 	{ "listener-*", listener, COUNT(listener), "One listener each; the name behind the dash is free and is recorded with each message.", 0 },
 	{ "pepsi-ingress", pepsi_ingress, COUNT(pepsi_ingress), "Reception.", 0 },
 	{ "pepsi-dispatch", pepsi_dispatch, COUNT(pepsi_dispatch), "Distribution of work to stages.", 0 },
+	{ "pepsi-signin", pepsi_signin, COUNT(pepsi_signin), "Who may sign in to send mail, and how much. The accounts themselves: pepsi-account(1).", 0 },
 	{ "pepsi-httpd", pepsi_httpd, COUNT(pepsi_httpd), "Health and metrics over HTTP.", 0 },
 	{ "pepsi-failure-bouncer", failure_bouncer, COUNT(failure_bouncer), "Bouncing of failed messages, by pepsi-failure-bouncer.", 0 },
-	{ "pepsi-dns", pepsi_dns, COUNT(pepsi_dns), "Name resolution.", SCHEMA_F_NO_EFFECT },
+	{ "pepsi-dns", pepsi_dns, COUNT(pepsi_dns), "Name resolution: which resolvers are asked, how long, how often.", 0 },
 	{ "stage-*", stage, COUNT(stage),
 	    "One stage each; the name behind the dash is what NEXT_STAGE and the queue call it. Fresh mail begins at init. "
 	    "A module's own options stand beside these.", 0 },

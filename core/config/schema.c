@@ -206,6 +206,34 @@ static int bind_word(const struct pepsi_option *o, struct str w, struct buf *why
 	return 0;
 }
 
+/* 192.0.2.1, 192.0.2.1:5353, 2001:db8::1, [2001:db8::1] or [2001:db8::1]:53 */
+static int server_word(struct str w, struct buf *why)
+{
+	unsigned char addr[16];
+	char host[INET6_ADDRSTRLEN + 8];
+	struct str address = w;
+	uint64_t port = 53;
+	ptrdiff_t colon = str_chr(w, ':'), close = str_chr(w, ']');
+	bool bracket = w.n && w.p[0] == '[', good = true;
+	if (bracket) {
+		struct str rest = str_skip(w, (size_t)close + 1);
+		good = close > 0 && (!rest.n || (rest.p[0] == ':' && !str_u64(str_skip(rest, 1), 65535, &port)));
+		address = str_n(w.p + 1, good ? (size_t)close - 1 : 0);
+	} else if (colon >= 0 && str_chr(str_skip(w, (size_t)colon + 1), ':') < 0) {
+		address = str_n(w.p, (size_t)colon);
+		good = !str_u64(str_skip(w, (size_t)colon + 1), 65535, &port);
+	}
+	good = good && port && address.n && address.n < sizeof host && !memchr(address.p, 0, address.n);
+	if (good) {
+		memcpy(host, address.p, address.n);
+		host[address.n] = 0;
+		good = inet_pton(str_chr(address, ':') >= 0 ? AF_INET6 : AF_INET, host, addr) == 1 && (!bracket || str_chr(address, ':') >= 0);
+	}
+	if (!good)
+		say(why, "\"%.*s\" is no address of a server; write 192.0.2.1, 192.0.2.1:5353, 2001:db8::1 or [2001:db8::1]:5353", STR_ARG(w));
+	return good ? 0 : -1;
+}
+
 static int list_word(const struct pepsi_option *o, struct str w, struct buf *why)
 {
 	char domain[CONFIG_DOMAIN_MAX + 2];
@@ -224,6 +252,8 @@ static int list_word(const struct pepsi_option *o, struct str w, struct buf *why
 	}
 	if (own_flags(o) & SCHEMA_F_BIND)
 		return bind_word(o, w, why);
+	if (own_flags(o) & SCHEMA_F_SERVERS)
+		return server_word(w, why);
 	return choice(o, w, why);
 }
 

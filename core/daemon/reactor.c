@@ -8,7 +8,9 @@
 #include "base/log.h"
 #include "dispatch/dispatch.h"
 #include "ingress/ingress.h"
+#include "net/dns.h"
 #include "store/queue.h"
+#include "worker/resolve.h"
 
 #include <errno.h>
 #include <event2/event.h>
@@ -56,7 +58,9 @@ struct reactor {
 	bool db_up[DB_COUNT], db_said[DB_COUNT];
 	struct ingress *ingress;
 	struct dispatch *dispatch;
+	struct net_dns *dns;
 	struct admin *admin;
+	int signin; /* our end of the admin child's channel, -1 */
 	bool started, ready_said, stopping, went_on; /* went_on: the spawner is gone */
 	SLIST_HEAD(, waiting_reload) reloads;
 };
@@ -78,9 +82,18 @@ static void workers_stopped(void *arg)
 	event_base_loopbreak(r->base);
 }
 
+static void tell_retries(struct reactor *r)
+{
+	uint64_t n = 0;
+	for (int i = 0; i < DB_COUNT; i++)
+		n += store_conn_retries(r->db[i]);
+	dispatch_retries(r->dispatch, n);
+}
+
 static void sessions_gone(void *arg)
 {
 	struct reactor *r = arg;
+	tell_retries(r); /* the statistics of the stop have them */
 	dispatch_stop(r->dispatch, WORKERS_GRACE_S, workers_stopped, r);
 }
 
@@ -196,6 +209,27 @@ static void reload_done(struct reactor *r, const char *faults, bool in_force)
 	}
 }
 
+static int make_dns(struct reactor *r)
+{
+	struct net_dns_settings s;
+	char err[256];
+	if (resolve_settings(r->config, &s, err, sizeof err)) {
+		log_error(NULL, "event=dns-settings reason=%s", log_qz(err));
+		return -1;
+	}
+	return (r->dns = net_dns_new(r->base, &s)) ? 0 : -1;
+}
+
+static void reload_dns(struct reactor *r)
+{
+	struct net_dns_settings s;
+	char err[256];
+	if (resolve_settings(r->config, &s, err, sizeof err)) /* the check has refused it before */
+		log_error(NULL, "event=dns-settings reason=%s hint=\"the old ones stay\"", log_qz(err));
+	else
+		net_dns_reload(r->dns, &s);
+}
+
 static void new_config(struct reactor *r, int fd)
 {
 	struct buf blob = BUF_INIT(BLOB_MAX);
@@ -225,6 +259,7 @@ static void take_config(struct reactor *r, const struct ingress_supply *supply)
 	r->next_config = NULL;
 	ingress_reload(r->ingress, r->config, supply, faults);
 	dispatch_reload(r->dispatch, r->config);
+	reload_dns(r);
 	config_free(old);
 	for (size_t i = 0; i < config_faults_n(faults, true); i++) {
 		const struct config_fault *f = config_faults_at(faults, i);
@@ -256,6 +291,14 @@ static void new_grants(struct reactor *r, int fd)
 	r->grants = fd >= 0 ? grants_new(r->base, fd, on_grants, r) : NULL;
 	if (!r->grants) /* the rest of the configuration is no reason to wait */
 		take_config(r, NULL);
+}
+
+/* Another admin child: the former one, if it still lives, sees the end of its channel. */
+static void new_signin(struct reactor *r, int fd)
+{
+	if (r->signin >= 0)
+		close(r->signin);
+	r->signin = fd;
 }
 
 static void on_channel(evutil_socket_t sock, short what, void *arg)
@@ -295,6 +338,10 @@ static void on_channel(evutil_socket_t sock, short what, void *arg)
 			buf_free(&text);
 			break;
 		}
+		case CH_SIGNIN:
+			new_signin(r, fd);
+			fd = -1;
+			break;
 		case CH_STOP:
 			stop(r);
 			break;
@@ -320,6 +367,8 @@ static void src_status(void *arg, struct buf *json)
 	dispatch_status(r->dispatch, json);
 	buf_addz(json, ",\"ingress\":");
 	ingress_status(r->ingress, json);
+	buf_addz(json, ",\"dns\":");
+	net_dns_status(r->dns, json);
 	buf_addz(json, ",\"connections\":{");
 	for (int i = 0; i < DB_COUNT; i++)
 		buf_addf(json, "%s\"%s\":%s", i ? "," : "", db_name[i], r->db_up[i] ? "true" : "false");
@@ -329,8 +378,10 @@ static void src_status(void *arg, struct buf *json)
 static void src_metrics(void *arg, struct buf *text)
 {
 	struct reactor *r = arg;
+	tell_retries(r);
 	ingress_metrics(r->ingress, text);
 	dispatch_metrics(r->dispatch, text);
+	net_dns_metrics(r->dns, text);
 	buf_addz(text, "# HELP pepsi_database_connection_up Is the connection to the database there?\n"
 		       "# TYPE pepsi_database_connection_up gauge\n");
 	for (int i = 0; i < DB_COUNT; i++)
@@ -427,6 +478,7 @@ static void on_rotate(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	plan_rotation(r, now - r->octets_seen >= ROTATE_OCTETS / 16 ? ROTATE_BUSY_MS : ROTATE_IDLE_MS);
 	r->octets_seen = now;
+	tell_retries(r);
 	if (r->rotating || !r->db_up[DB_VIEWS] ||
 	    (now - r->octets_rotated < ROTATE_OCTETS && us - r->rotated_us < ROTATE_S * US_PER_S))
 		return;
@@ -485,9 +537,10 @@ static int run(struct reactor *r)
 	if (!r->base)
 		return 1;
 	r->dispatch = dispatch_new(r->base, r->config, &sp);
-	if (!r->dispatch || open_databases(r))
+	if (!r->dispatch || make_dns(r) || open_databases(r))
 		return 1;
 	sink = (struct ingress_sink){ r->dispatch, dispatch_reserve, dispatch_unreserve, dispatch_hand_off, dispatch_wake_sink };
+	ingress_dns(r->ingress, r->dns);
 	if (dispatch_start(r->dispatch, r->db[DB_DISPATCH]) ||
 	    ingress_start(r->ingress, r->base, r->db[DB_ADMISSION], &r->db[DB_LARGE_1], 2, &sink) ||
 	    admin_start(r->admin, r->base, r->db[DB_VIEWS], &source))
@@ -508,6 +561,7 @@ static int run(struct reactor *r)
 		store_conn_close(r->db[i]);
 	admin_free(r->admin);
 	ingress_free(r->ingress);
+	net_dns_free(r->dns);
 	dispatch_free(r->dispatch);
 	event_free(r->ev_channel);
 	event_free(r->ev_term);
@@ -526,7 +580,7 @@ int reactor_main(const struct boot *b, struct str blob, const struct table *t, i
 	char err[200];
 
 	log_setup((enum log_level)b->log_level, "reactor");
-	r = (struct reactor){ .table = t, .channel = channel, .inherited = &b->inherited };
+	r = (struct reactor){ .table = t, .channel = channel, .inherited = &b->inherited, .signin = -1 };
 	limits();
 	r.config = config_thaw(blob);
 	if (!r.config)

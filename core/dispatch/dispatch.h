@@ -59,6 +59,9 @@ void dispatch_wake_sink(void *d, const char *stage);
  * they are killed), statistics are flushed; then done(arg). */
 void dispatch_stop(struct dispatch *d, unsigned grace_s, void (*done)(void *arg), void *arg);
 
+/* The serialization failures that the connections of this process have met so far, in all: they become part of the statistics. */
+void dispatch_retries(struct dispatch *d, uint64_t total);
+
 /* `"stages":[{…}],"dispatch":{…}` for `pepsi status`; Prometheus lines. */
 void dispatch_status(struct dispatch *d, struct buf *json);
 void dispatch_metrics(struct dispatch *d, struct buf *text);

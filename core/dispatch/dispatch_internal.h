@@ -36,6 +36,13 @@ enum {
 	TICK_MS = 250,                  /* overruns, idle workers, cool-downs */
 	STATS_FLUSH_US = 60 * 1000 * 1000,
 	ORPHAN_SWEEP_US = 120 * 1000 * 1000,
+	/* A row that is nobody's for longer than any answer is waited for (30 s, store/conn.h) is an orphan. */
+	ORPHAN_AGE_US = 40 * 1000 * 1000,
+	SWEEP_DRAIN_US = 2 * 1000 * 1000, /* so long a sweep waits until nothing is promised to the ingress */
+	CLOCK_STEP_US = 30 * 1000 * 1000, /* a server's clock that went back further than this was set */
+	STOP_FLUSHES_MAX = 3,
+	RETRIES_MAX = 1000000,          /* more since the last look are a page's fancy */
+	FUSED_US_MAX = 3600 * 1000 * 1000LL,
 	EARLY_KILLS_MAX = 5,
 	MARKED_MAX = 10000,
 	UNFUSED_US = 600 * 1000 * 1000, /* a stage whose module did harm runs alone in its own workers for so long */
@@ -89,6 +96,7 @@ struct worker {
 	struct buf in;          /* status lines, partial */
 	bool worn;              /* it says so itself: replaced when it holds nothing */
 	void *page;             /* struct wire_page, mapped; NULL: it gave none */
+	uint64_t retries_seen;  /* of the page's */
 };
 TAILQ_HEAD(worker_list, worker);
 
@@ -151,9 +159,12 @@ struct dispatch {
 	struct event *tick;
 	struct event *due;      /* the next paused row's time */
 	struct event *lock;     /* asks again to be the dispatcher */
-	bool claiming, due_running, due_wanted, sweeping;
+	bool claiming, due_running, due_wanted, sweeping, draining;
 	struct claim_call *claim;
 	int64_t last_poll, last_sweep, last_flush, lock_since;
+	int64_t db_clock_us, db_clock_at; /* what the server's clock said when ours (monotonic) said so; 0: unknown */
+	int64_t *lost;          /* rows that were running at the last sweep, and nobody's */
+	size_t n_lost;
 	int64_t poll_interval_us, idle_timeout_us, cooldown_us, half_life_us, last_decay;
 	unsigned fifo_percent;
 	unsigned max_crashes;
@@ -162,7 +173,9 @@ struct dispatch {
 	size_t n_sour, cap_sour;
 
 	bool flushing;
-	int64_t d_failed;
+	int64_t d_failed, d_retries; /* not yet flushed */
+	uint64_t retries_total, retries_reactor; /* serialization failures: all; of the reactor's own connections */
+	unsigned stop_flushes;
 	uint64_t failed_total, claims_total, claimed_total, requeued_total;
 	uint64_t selects, writes, trips; /* of workers that are gone */
 
@@ -216,6 +229,8 @@ ssize_t page_recv(struct worker *w, void *room, size_t size);
 void page_drop(struct dispatch *d, struct worker *w); /* its counts are kept */
 /* Statements that load, that change, and round trips of all workers so far. */
 void page_sums(const struct dispatch *d, uint64_t *ret_selects, uint64_t *ret_writes, uint64_t *ret_trips);
+/* Serialization failures that workers met since the last time. */
+void page_retries(struct dispatch *d);
 /* What a worker says it has in hand. */
 struct page_hand {
 	int64_t id, since;

@@ -371,7 +371,7 @@ static int64_t count_fused(struct dispatch *d, struct worker *w, struct str json
 			break;
 		rest = str_skip(rest, us.n);
 		end = str_chr(rest, '}');
-		if (end < 0 || str_u64(str_n(rest.p, (size_t)end), INT64_MAX / 64, &t))
+		if (end < 0 || str_u64(str_n(rest.p, (size_t)end), FUSED_US_MAX, &t))
 			break;
 		struct stage *st = dispatch_stage_find(d, name);
 		if (st) {
@@ -454,6 +454,7 @@ void flight_read(struct dispatch *d, struct worker *w)
 		}
 		w->ready = true;
 		w->start_us = clock_mono_us() - w->asked_at;
+		log_debug(NULL, "stage=%s pid=%d event=worker-ready after_us=%lld", w->stage->name, (int)w->pid, (long long)w->start_us);
 		w->stage->early_kills = 0;
 		w->busy_since = w->n_flights ? clock_mono_us() : 0; /* loading and opening is no message's time */
 		buf_consume(&w->in, pos);

@@ -61,7 +61,29 @@ static void due_timer(struct dispatch *d, int64_t in_us)
 	event_add(d->due, &tv);
 }
 
-static void requeued(void *arg, enum store_rc rc, unsigned n, int64_t next_due)
+static void brought_forward(void *arg, enum store_rc rc, unsigned n)
+{
+	struct dispatch *d = arg;
+	if (rc == STORE_OK && n)
+		log_warn(NULL, "event=due-earlier rows=%u hint=\"paused before the clock went back\"", n);
+	dispatch_due_soon(d);
+}
+
+/* A message that waits ten minutes is not to wait for hours because the server's clock was wrong when it was paused. Earlier
+ * than meant does no harm, so a clock that went forward is left alone. */
+static void watch_clock(struct dispatch *d, int64_t db_us)
+{
+	int64_t now = clock_mono_us(), back = d->db_clock_us + (now - d->db_clock_at) - db_us;
+	if (d->db_clock_us && back > CLOCK_STEP_US) {
+		log_warn(NULL, "event=clock-went-back by_s=%lld hint=\"the database server's; paused messages are due so much earlier\"",
+		    (long long)(back / US_PER_S));
+		store_due_earlier(d->db, back, brought_forward, d);
+	}
+	d->db_clock_us = db_us;
+	d->db_clock_at = now;
+}
+
+static void requeued(void *arg, enum store_rc rc, unsigned n, int64_t wait_us, int64_t db_us)
 {
 	struct dispatch *d = arg;
 	int64_t wait = d->poll_interval_us;
@@ -70,10 +92,9 @@ static void requeued(void *arg, enum store_rc rc, unsigned n, int64_t next_due)
 		d->requeued_total += n;
 		if (n)
 			dispatch_wake(d, NULL);
-		if (next_due) {
-			int64_t in = next_due - clock_wall_us();
-			wait = in < 0 ? DUE_COALESCE_US : in < wait ? in : wait;
-		}
+		if (wait_us && wait_us < wait)
+			wait = wait_us < DUE_COALESCE_US ? DUE_COALESCE_US : wait_us;
+		watch_clock(d, db_us);
 	}
 	if (d->due_wanted) {
 		d->due_wanted = false;
@@ -146,13 +167,64 @@ static void sour_run(struct dispatch *d, int64_t now)
 
 /* ---- orphans: rows that are running but that nobody holds (a commit whose answer was lost) */
 
+static bool ours(const struct dispatch *d, int64_t id)
+{
+	bool sour = false;
+	for (size_t i = 0; i < d->n_sour && !sour; i++)
+		sour = d->sour[i].id == id;
+	return sour || map_get(&d->flights, (uint64_t)id);
+}
+
+static bool among(const int64_t *ids, size_t n, int64_t id)
+{
+	size_t lo = 0, hi = n;
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+		if (ids[mid] == id)
+			return true;
+		if (ids[mid] < id)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return false;
+}
+
 static void swept(void *arg, enum store_rc rc, unsigned n)
 {
 	struct dispatch *d = arg;
-	d->sweeping = false;
 	if (rc == STORE_OK && n) {
 		log_warn(NULL, "event=orphans-released rows=%u", n);
 		dispatch_wake(d, NULL);
+	}
+}
+
+/* No clock decides whether a row is an orphan: it is when nothing could be on its way to us, or when it was nobody's at the sweep
+ * before already, longer ago than any answer is waited for. */
+static void orphans(void *arg, enum store_rc rc, const int64_t *ids, size_t n)
+{
+	struct dispatch *d = arg;
+	bool sure = d->sweeping;
+	d->sweeping = false;
+	if (rc == STORE_OK) {
+		int64_t *go = malloc((n + 1) * sizeof *go), *stay = malloc((n + 1) * sizeof *stay);
+		size_t n_go = 0, n_stay = 0;
+		for (size_t i = 0; go && stay && i < n; i++) {
+			if (ours(d, ids[i]))
+				continue;
+			if (sure || among(d->lost, d->n_lost, ids[i]))
+				go[n_go++] = ids[i];
+			else
+				stay[n_stay++] = ids[i];
+		}
+		if (n_go)
+			store_release(d->db, go, n_go, swept, d);
+		free(go);
+		free(d->lost);
+		d->lost = stay;
+		d->n_lost = n_stay;
+		if (n_stay) /* a second look, soon */
+			d->last_sweep = clock_mono_us() - ORPHAN_SWEEP_US + ORPHAN_AGE_US;
 	}
 	dispatch_turn_soon(d);
 }
@@ -174,10 +246,15 @@ static void sweep(struct dispatch *d, int64_t now)
 		known[n++] = d->sour[i].id;
 	TAILQ_FOREACH(st, &d->stages, link)
 		promised |= st->reserved > 0;
+	if (promised && now - d->last_sweep < ORPHAN_SWEEP_US + SWEEP_DRAIN_US) {
+		d->draining = true; /* no more promises for a moment: it is not long from one to the hand-off */
+		return;
+	}
+	d->draining = false;
 	d->last_sweep = now;
-	d->sweeping = true; /* nothing is claimed or promised meanwhile */
-	/* with places promised, rows of the last minute may be between their commit and their hand-off */
-	store_release_orphans(d->db, known, n, promised ? 60 * US_PER_S : 0, swept, d);
+	/* With no place promised, nothing is on its way from a commit to its hand-off, and meanwhile nothing is claimed or promised. */
+	d->sweeping = !promised;
+	store_orphans(d->db, known, n, orphans, d);
 	free(known);
 }
 
@@ -219,6 +296,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	}
 	if (now - d->last_sweep > ORPHAN_SWEEP_US)
 		sweep(d, now);
+	page_retries(d);
 	if (stats_dirty(d) && (now - d->last_flush > STATS_FLUSH_US || (!d->flights.n && now - d->last_flush > US_PER_S)))
 		stats_flush(d);
 	if (d->stopping)
@@ -304,7 +382,7 @@ static void on_lock(evutil_socket_t fd, short what, void *arg)
 void dispatch_database(struct dispatch *d, bool up)
 {
 	d->connected = up;
-	d->db_up = false;
+	d->db_up = d->draining = false;
 	d->lock_since = clock_mono_us();
 	if (up) /* when it went, answers to what was under way have come as STORE_AWAY */
 		on_lock(-1, 0, d);
@@ -432,7 +510,7 @@ bool dispatch_reserve(void *arg, const char *name, const char *sender_key, size_
 	struct dispatch *d = arg;
 	struct stage *st = dispatch_stage_find(d, name);
 	struct sender *from;
-	if (!st || st->removed || st->cooldown_until || d->stopping || d->sweeping || !d->db_up || !d->recovered ||
+	if (!st || st->removed || st->cooldown_until || d->stopping || d->sweeping || d->draining || !d->db_up || !d->recovered ||
 	    st->backlog_bytes + octets > STAGE_BYTES_MAX || !(from = fair_sender(&st->book, sender_key)))
 		return false;
 	/* Whoever waits in the database comes first, and the places are counted; but a sender who has had no more than anybody
@@ -512,7 +590,8 @@ static void finish_stop(struct dispatch *d)
 					d->sp.kill(d->sp.arg, w->pid, SIGKILL);
 	if (!quiet(d) && !(late && clock_mono_us() > d->stop_deadline + 5 * US_PER_S))
 		return;
-	if (stats_dirty(d) && d->db_up && !d->flushing) {
+	if (stats_dirty(d) && d->db_up && !d->flushing && d->stop_flushes < STOP_FLUSHES_MAX) {
+		d->stop_flushes++;
 		stats_flush(d);
 		return;
 	}
@@ -585,6 +664,7 @@ void dispatch_free(struct dispatch *d)
 	map_done(&d->pids);
 	map_done(&d->marked);
 	free(d->sour);
+	free(d->lost);
 	free(d->claim);
 	free(d);
 }

@@ -106,12 +106,38 @@ ssize_t page_recv(struct worker *w, void *room, size_t size)
 	return n;
 }
 
+static void count_retries(struct dispatch *d, struct worker *w, const struct wire_page_copy *c)
+{
+	uint64_t more = c->retries - w->retries_seen;
+	if (c->retries <= w->retries_seen)
+		return;
+	w->retries_seen = c->retries;
+	if (more > RETRIES_MAX)
+		return;
+	d->retries_total += more;
+	d->d_retries += (int64_t)more;
+}
+
+void page_retries(struct dispatch *d)
+{
+	struct stage *st;
+	struct worker *w;
+	struct wire_page_copy c;
+	TAILQ_FOREACH(st, &d->stages, link)
+		TAILQ_FOREACH(w, &st->workers, link)
+			if (w->page) {
+				wire_page_read(w->page, &c);
+				count_retries(d, w, &c);
+			}
+}
+
 void page_drop(struct dispatch *d, struct worker *w)
 {
 	struct wire_page_copy c;
 	if (!w->page)
 		return;
 	wire_page_read(w->page, &c);
+	count_retries(d, w, &c);
 	d->selects += c.selects;
 	d->writes += c.writes;
 	d->trips += c.trips;

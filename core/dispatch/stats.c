@@ -9,7 +9,7 @@
 bool stats_dirty(const struct dispatch *d)
 {
 	const struct stage *st;
-	if (d->d_failed)
+	if (d->d_failed || d->d_retries)
 		return true;
 	TAILQ_FOREACH(st, &d->stages, link)
 		if (st->d_messages || st->d_time_us || st->d_kills || st->d_crashes)
@@ -19,7 +19,7 @@ bool stats_dirty(const struct dispatch *d)
 
 struct flush {
 	struct dispatch *d;
-	int64_t failed;
+	int64_t failed, retries;
 	size_t n;
 	struct stage **stages;
 	struct store_stage_delta *deltas;
@@ -37,6 +37,7 @@ static void flushed(void *arg, enum store_rc rc, const char *err)
 			fl->stages[i]->d_crashes += fl->deltas[i].crashes;
 		}
 		fl->d->d_failed += fl->failed;
+		fl->d->d_retries += fl->retries;
 		if (rc != STORE_AWAY)
 			log_warn(NULL, "event=statistics-not-written reason=%s", log_qz(err));
 	}
@@ -75,9 +76,10 @@ void stats_flush(struct dispatch *d)
 		st->d_messages = st->d_time_us = st->d_kills = st->d_crashes = 0;
 	}
 	fl->failed = d->d_failed;
-	d->d_failed = 0;
+	fl->retries = d->d_retries;
+	d->d_failed = d->d_retries = 0;
 	d->flushing = true;
-	store_flush_stats(d->db, fl->deltas, fl->n, fl->failed, 0, flushed, fl);
+	store_flush_stats(d->db, fl->deltas, fl->n, fl->failed, fl->retries, flushed, fl);
 }
 
 /* Stage names are configuration, already limited to printable words; escaped all the same. */
@@ -95,10 +97,20 @@ static void put_json(struct buf *b, const char *z)
 	buf_addc(b, '"');
 }
 
+void dispatch_retries(struct dispatch *d, uint64_t total)
+{
+	if (total <= d->retries_reactor)
+		return;
+	d->retries_total += total - d->retries_reactor;
+	d->d_retries += (int64_t)(total - d->retries_reactor);
+	d->retries_reactor = total;
+}
+
 void dispatch_status(struct dispatch *d, struct buf *b)
 {
 	struct stage *st;
 	bool first = true;
+	page_retries(d);
 	buf_addz(b, "\"stages\":[");
 	TAILQ_FOREACH(st, &d->stages, link) {
 		if (st->removed && !st->in_flight && !st->n_workers)
@@ -125,9 +137,9 @@ void dispatch_status(struct dispatch *d, struct buf *b)
 		put_json(b, st->cooldown_until ? st->trouble : "");
 		buf_addc(b, '}');
 	}
-	buf_addf(b, "],\"dispatch\":{\"claims\":%llu,\"claimed\":%llu,\"requeued\":%llu,\"given_up\":%llu}",
+	buf_addf(b, "],\"dispatch\":{\"claims\":%llu,\"claimed\":%llu,\"requeued\":%llu,\"given_up\":%llu,\"serialization_failures\":%llu}",
 	    (unsigned long long)d->claims_total, (unsigned long long)d->claimed_total, (unsigned long long)d->requeued_total,
-	    (unsigned long long)d->failed_total);
+	    (unsigned long long)d->failed_total, (unsigned long long)d->retries_total);
 }
 
 struct metric {
@@ -165,6 +177,7 @@ void dispatch_metrics(struct dispatch *d, struct buf *b)
 		{ "pepsi_stage_in_flight", "gauge", "Messages held for or by workers.", get_in_flight },
 	};
 	struct stage *st;
+	page_retries(d);
 	for (size_t i = 0; i < sizeof metrics / sizeof *metrics; i++) {
 		buf_addf(b, "# HELP %s %s\n# TYPE %s %s\n", metrics[i].name, metrics[i].help, metrics[i].name, metrics[i].type);
 		TAILQ_FOREACH(st, &d->stages, link) {
@@ -185,6 +198,9 @@ void dispatch_metrics(struct dispatch *d, struct buf *b)
 	for (size_t i = 0; i < 3; i++)
 		buf_addf(b, "# HELP pepsi_worker_%s_total %s\n# TYPE pepsi_worker_%s_total counter\npepsi_worker_%s_total %llu\n", costs[i].name,
 		    costs[i].help, costs[i].name, costs[i].name, (unsigned long long)n[i]);
+	buf_addf(b, "# HELP pepsi_serialization_failures_total Serialization failures and deadlocks (40001, 40P01) of queue writes, each tried again.\n"
+		    "# TYPE pepsi_serialization_failures_total counter\npepsi_serialization_failures_total %llu\n",
+	    (unsigned long long)d->retries_total);
 	buf_addf(b, "# HELP pepsi_dispatch_given_up_total Messages that ended failed or timeout.\n"
 		    "# TYPE pepsi_dispatch_given_up_total counter\npepsi_dispatch_given_up_total %llu\n",
 	    (unsigned long long)d->failed_total);

@@ -11,6 +11,7 @@
 #define PEPSI_INGRESS_INGRESS_H
 
 #include "config/config.h"
+#include "net/dns.h"
 #include "proto/wire/wire.h"
 #include "store/queue.h"
 #include "supply.h"
@@ -43,10 +44,15 @@ struct ingress *ingress_new(const struct config *c, const struct ingress_supply 
 void ingress_check(const struct config *c, struct config_faults *faults);
 /* Octets of the messages accepted so far. */
 uint64_t ingress_octets(const struct ingress *in);
+/* The resolver for sessions; before ingress_start, and it lives longer than the ingress. Without one nothing is looked up. */
+void ingress_dns(struct ingress *in, struct net_dns *dns);
 /* Begins to accept. admission: connection of role pepsi-ingress, owned by the caller; may be down: 451 then.
  * large: n_large more for large messages, so that small ones do not wait for them; two are put to use. */
 int ingress_start(struct ingress *in, struct event_base *base, struct store_conn *admission, struct store_conn *const *large,
     unsigned n_large, const struct ingress_sink *sink);
+/* The admin child, which knows who may sign in, listens at the other end of fd (SOCK_SEQPACKET, proto/wire/signin.h; taken,
+ * non-blocking), or it is gone: -1. Sign-ins get 454 while there is none. After ingress_start(). */
+void ingress_signin(struct ingress *in, int fd);
 /* The admission connection came or went (the state callback of store_conn is the reactor's). */
 void ingress_database(struct ingress *in, bool up);
 /* New configuration: limits, networks and certificates for new sessions; sockets that came are opened, those that went

@@ -93,6 +93,8 @@ void session_charge(struct session *s, size_t octets)
 void session_free(struct session *s)
 {
 	struct ingress *in = s->in;
+	auth_forget(s);
+	auth_drop_who(s);
 	session_charge(s, 0);
 	net_conn_free(s->conn);
 	smtp_server_free(s->engine);
@@ -202,6 +204,7 @@ void session_pump(struct session *s)
 	unsigned n = 0;
 	if (!s->conn)
 		return;
+	smtp_server_time(s->engine, clock_wall_us() / US_PER_S);
 	for (;;) {
 		more = false;
 		if (s->closing || s->starttls || s->awaiting || net_conn_securing(s->conn))
@@ -305,6 +308,7 @@ static void on_secured(void *arg)
 		buf_reset(&s->helo);
 	s->esmtp = false;
 	smtp_server_tls_started(s->engine);
+	auth_offer(s);
 	log_debug(&s->log, "event=tls protocol=%s cipher=%s bits=%d resumed=%d sni=%s subject=%s", s->tls_protocol, s->tls_cipher,
 	    s->tls_bits, net_conn_tls_resumed(s->conn), log_qz(net_conn_tls_server_name(s->conn) ? net_conn_tls_server_name(s->conn) : ""),
 	    log_qz(s->identity ? s->identity->subject : ""));

@@ -11,6 +11,8 @@
 struct ingress;
 struct listening;
 struct proxy_info;
+struct exchange;
+struct signed_in;
 
 struct session {
 	struct session *prev, *next, *resume_next;
@@ -20,6 +22,10 @@ struct session {
 	struct net_conn *conn;       /* NULL: the client is gone */
 	struct smtp_server *engine;
 	uint64_t id;
+	struct exchange *exchange;   /* a sign-in under way, or NULL */
+	struct signed_in *who;       /* what a sign-in gave, or NULL */
+	unsigned mechs;              /* mechanisms on offer, 1u << SASL_… */
+	unsigned failed_signins;
 	struct net_addr peer;
 	struct buf helo;
 	struct buf login;            /* who signed in (or for whom an XCLIENT speaks); empty: nobody */

@@ -3,6 +3,7 @@
 #ifndef INGRESS_SETTINGS_H
 #define INGRESS_SETTINGS_H
 
+#include "auth.h"
 #include "config/config.h"
 #include "net/tls.h"
 #include "proto/smtp/server.h"
@@ -40,6 +41,7 @@ struct shared_settings {
 	unsigned batch_rows;
 	size_t batch_octets;
 	int64_t wake_us;
+	struct auth_settings auth;
 	uint64_t min_free; /* of the spool file system; 0: not looked at */
 };
 

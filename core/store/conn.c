@@ -346,6 +346,11 @@ unsigned store_conn_pending(const struct store_conn *c)
 	return c->n_pending;
 }
 
+uint64_t store_conn_retries(const struct store_conn *c)
+{
+	return c->retries;
+}
+
 int store_conn_listen(struct store_conn *c, const char *const *channels, size_t n, store_notify_fn fn, void *arg)
 {
 	static const struct {

@@ -75,6 +75,7 @@ struct store_conn {
 	unsigned owed;        /* results that libpq still owes us: more must not be asked of it */
 	bool blocked;         /* libpq holds what the socket did not take */
 	unsigned n_pending;
+	uint64_t retries;     /* 40001 and 40P01 so far */
 	size_t pending_octets;
 	int64_t heard_us;     /* when the server last sent anything */
 	int64_t backoff_us;

@@ -258,6 +258,7 @@ static void finish_head(struct store_conn *c)
 
 	c->n_pending--;
 	c->pending_octets -= call->octets;
+	c->retries += call->again;
 	if (call->prepares >= 0) {
 		if (call->rc != STORE_OK)
 			c->prepared[call->prepares] = false;

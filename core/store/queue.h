@@ -63,18 +63,20 @@ struct store_claimed {
 typedef void (*store_claim_fn)(void *arg, enum store_rc rc, const struct store_claimed *rows, size_t n);
 void store_claim(struct store_conn *c, const struct store_claim_stage *stages, size_t n, const struct store_claim_book *book,
     size_t n_book, store_claim_fn fn, void *arg);
-/* Paused rows whose timeout has come become pending (5000 at a time). next_due: microseconds (wall clock) of the earliest still
- * paused, or 0; not in the future when there are more to do at once. */
-typedef void (*store_due_fn)(void *arg, enum store_rc rc, unsigned requeued, int64_t next_due);
-void store_requeue_due(struct store_conn *c, store_due_fn fn, void *arg);
-/* running → pending: these ids (n > 0), or all that are left from a former life (n = 0). */
 typedef void (*store_count_fn)(void *arg, enum store_rc rc, unsigned n);
+/* Paused rows whose timeout has come become pending (5000 at a time). Only the server's clock counts, which may be another than
+ * ours. wait_us: until the earliest still paused, or 0 when none is; 1 when there are more to do at once. now_us: its clock. */
+typedef void (*store_due_fn)(void *arg, enum store_rc rc, unsigned requeued, int64_t wait_us, int64_t now_us);
+void store_requeue_due(struct store_conn *c, store_due_fn fn, void *arg);
+/* The server's clock went back by so much: paused rows that wait for a time are due so much earlier. count: rows. */
+void store_due_earlier(struct store_conn *c, int64_t us, store_count_fn fn, void *arg);
+/* running → pending: these ids (n > 0), or all that are left from a former life (n = 0). */
 void store_release(struct store_conn *c, const int64_t *ids, size_t n, store_count_fn fn, void *arg);
-/* running → pending: rows that are not among the n known ids and came in longer than older_us ago (their hand-off was
- * lost with the answer to a commit). */
-void store_release_orphans(struct store_conn *c, const int64_t *known, size_t n, int64_t older_us, store_count_fn fn, void *arg);
-/* Which of these rows still exist and are still running at that stage: what a dead worker left unanswered. */
 typedef void (*store_still_fn)(void *arg, enum store_rc rc, const int64_t *ids, size_t n);
+/* Running rows that are not among the n known ids (10,000 at most, in order): their hand-off or claim was lost with the answer to a
+ * commit, or is under way. */
+void store_orphans(struct store_conn *c, const int64_t *known, size_t n, store_still_fn fn, void *arg);
+/* Which of these rows still exist and are still running at that stage: what a dead worker left unanswered. */
 void store_still_running(struct store_conn *c, const char *stage, const int64_t *ids, size_t n, store_still_fn fn, void *arg);
 /* Books a crash or an overrun on a running row in state.dispatch_error {kind, stage, crashes, overruns, at, report}; at the
  * limit-th of its kind it becomes `failed` (crash) or `timeout` (overrun), before that it is pending again. ended: it reached

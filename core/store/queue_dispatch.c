@@ -20,7 +20,7 @@ struct queue_call {
 	void *arg;
 	void *rows;
 	size_t n;
-	int64_t a, b;
+	int64_t a, b, c;
 	bool full;
 };
 
@@ -143,7 +143,8 @@ static void due_result(struct call *call, unsigned stmt, const PGresult *res)
 	(void)stmt;
 	if (PQntuples(res) == 1) {
 		q->a = result_int4(res, 0, 0);
-		q->b = result_time(res, 0, 1);
+		q->b = result_int8(res, 0, 1);
+		q->c = result_time(res, 0, 2);
 	}
 }
 
@@ -152,7 +153,7 @@ static void due_done(struct call *call, enum store_rc rc, const char *err)
 	struct queue_call *q = (struct queue_call *)call;
 
 	(void)err;
-	q->fn.due(q->arg, rc, rc == STORE_OK ? (unsigned)q->a : 0, rc == STORE_OK ? q->b : 0);
+	q->fn.due(q->arg, rc, rc == STORE_OK ? (unsigned)q->a : 0, rc == STORE_OK ? q->b : 0, q->c);
 }
 
 void store_requeue_due(struct store_conn *c, store_due_fn fn, void *arg)
@@ -160,7 +161,7 @@ void store_requeue_due(struct store_conn *c, store_due_fn fn, void *arg)
 	struct queue_call *q = queue_call_new(due_done, due_result, arg);
 
 	if (!q) {
-		fn(arg, STORE_FULL, 0, 0);
+		fn(arg, STORE_FULL, 0, 0, 0);
 		return;
 	}
 	q->fn.due = fn;
@@ -201,19 +202,16 @@ void store_release(struct store_conn *c, const int64_t *ids, size_t n, store_cou
 	call_send(c, &q->call);
 }
 
-void store_release_orphans(struct store_conn *c, const int64_t *known, size_t n, int64_t older_us, store_count_fn fn, void *arg)
+void store_due_earlier(struct store_conn *c, int64_t us, store_count_fn fn, void *arg)
 {
 	struct queue_call *q = queue_call_new(count_done, count_result, arg);
-	struct params *p;
 
 	if (!q) {
 		fn(arg, STORE_FULL, 0);
 		return;
 	}
 	q->fn.count = fn;
-	p = call_add(&q->call, STMT_RELEASE_ORPHANS);
-	params_int8s(p, known, n);
-	params_int8(p, older_us);
+	params_int8(call_add(&q->call, STMT_DUE_EARLIER), us);
 	call_send(c, &q->call);
 }
 
@@ -284,6 +282,19 @@ void store_still_running(struct store_conn *c, const char *stage, const int64_t 
 	p = call_add(&q->call, STMT_STILL_RUNNING);
 	params_int8s(p, ids, n);
 	params_text(p, stage);
+	call_send(c, &q->call);
+}
+
+void store_orphans(struct store_conn *c, const int64_t *known, size_t n, store_still_fn fn, void *arg)
+{
+	struct queue_call *q = queue_call_new(still_done, still_result, arg);
+
+	if (!q) {
+		fn(arg, STORE_FULL, NULL, 0);
+		return;
+	}
+	q->fn.still = fn;
+	params_int8s(call_add(&q->call, STMT_ORPHANS), known, n);
 	call_send(c, &q->call);
 }
 

@@ -113,4 +113,5 @@ void page_counts(const struct store_worker_counts *n)
 	page->selects = n->selects;
 	page->writes = n->writes;
 	page->trips = n->trips;
+	page->retries = n->retries;
 }

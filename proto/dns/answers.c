@@ -5,6 +5,8 @@
 
 #include <stdlib.h>
 
+#define NOT_A_NAME "not a domain name"
+
 /* ---- one answer */
 
 static bool names_in(enum dns_type t)
@@ -106,6 +108,12 @@ struct dns_answer *dns_answer_fail(struct str name, enum dns_type type, const ch
 	return a;
 }
 
+struct dns_answer *dns_answer_unaskable(enum dns_type type)
+{
+	struct dns_answer parts = { .type = type, .status = DNS_NXDOMAIN, .why = NOT_A_NAME };
+	return dns_answer_build(&parts);
+}
+
 struct dns_answer *dns_answer_ref(const struct dns_answer *a)
 {
 	struct dns_answer *mine = (struct dns_answer *)(uintptr_t)a; /* the count is the one thing that changes */
@@ -136,7 +144,7 @@ struct dns_answers {
 };
 
 /* Answers that belong to nobody: said where there is nothing to ask or no room to keep an answer. */
-static const struct dns_answer no_name = { .status = DNS_NXDOMAIN, .why = "not a domain name" };
+static const struct dns_answer no_name = { .status = DNS_NXDOMAIN, .why = NOT_A_NAME };
 static const struct dns_answer set_full = { .status = DNS_TEMPFAIL, .why = "too many names, or out of memory" };
 
 static bool is_static(const struct dns_answer *a)

@@ -116,6 +116,8 @@ struct dns_answer *dns_answer_new(struct str name, enum dns_type type, enum dns_
     uint32_t ttl, bool authenticated);
 /* One that failed (DNS_TEMPFAIL); why: a constant. */
 struct dns_answer *dns_answer_fail(struct str name, enum dns_type type, const char *why);
+/* For what cannot be asked: DNS_NXDOMAIN, no name, why says so. */
+struct dns_answer *dns_answer_unaskable(enum dns_type type);
 struct dns_answer *dns_answer_ref(const struct dns_answer *a);
 /* Accepts NULL. */
 void dns_answer_unref(const struct dns_answer *a);

@@ -57,6 +57,7 @@ void wire_page_read(const struct wire_page *p, struct wire_page_copy *ret)
 	ret->selects = __atomic_load_n(&p->selects, __ATOMIC_RELAXED);
 	ret->writes = __atomic_load_n(&p->writes, __ATOMIC_RELAXED);
 	ret->trips = __atomic_load_n(&p->trips, __ATOMIC_RELAXED);
+	ret->retries = __atomic_load_n(&p->retries, __ATOMIC_RELAXED);
 	clean(ret->stage, p->stage, sizeof ret->stage);
 	clean(ret->module, p->module, sizeof ret->module);
 	clean(ret->version, p->version, sizeof ret->version);

@@ -30,6 +30,7 @@ struct wire_page {
 	uint32_t hop;                /* 0: the worker's own stage */
 	int32_t signal;              /* what killed it; 0: nothing did that can be caught */
 	uint64_t selects, writes, trips; /* statements that load, that change, and round trips, so far */
+	uint64_t retries;            /* serialization failures and deadlocks, each tried again */
 	char stage[104], module[128], version[64];
 };
 
@@ -39,7 +40,7 @@ struct wire_page_copy {
 	int64_t id, since;
 	uint32_t hop;
 	int32_t signal;
-	uint64_t selects, writes, trips;
+	uint64_t selects, writes, trips, retries;
 	char stage[104], module[128], version[64];
 };
 

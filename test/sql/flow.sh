@@ -38,6 +38,28 @@ SELECT pepsi.workqueue_body_gc(50);
 SELECT pepsi.workqueue_body_rotate(500000, 300000, '0');
 \endif
 END
+# Nobody waits for one who idles in a transaction, though he has counted: sessions of every pid modulo 64, the idle one's among them.
+add="SELECT pepsi.workqueue_add(nextval('pepsi.workqueue_id_seq'), 's', true, now(), '', '{a@b}', '{}', 'h', 'b')"
+mkfifo "$tmp/idle"
+psql -qXAt <"$tmp/idle" >"$tmp/idle.out" 2>&1 &
+exec 7>"$tmp/idle"
+echo "BEGIN; $add; SELECT 'slot ' || pg_backend_pid() % 64;" >&7
+i=0
+until grep -q slot "$tmp/idle.out"; do
+	i=$((i + 1)); [ $i -lt 400 ] || { echo "the idle session does not begin"; cat "$tmp/idle.out"; exit 1; }
+	sleep 0.05
+done
+idle=$(sed -n 's/^slot //p' "$tmp/idle.out")
+for i in $(seq 100); do printf '\\connect -\nSET statement_timeout = 5000; SELECT '\''slot '\'' || pg_backend_pid() %% 64; %s; SELECT pepsi.workqueue_finish(ARRAY[currval('\''pepsi.workqueue_id_seq'\'')], '\''delivered'\'');\n' "$add"; done >"$tmp/many.sql"
+met=0
+for i in 1 2 3 4 5 6 7 8 9 10; do
+	psql -qXAt -v ON_ERROR_STOP=1 -f "$tmp/many.sql" >"$tmp/many.out" 2>"$tmp/many.err" || { echo "beside an idle transaction: $(cat "$tmp/many.err")"; bad=1; break; }
+	if grep -qx "slot $idle" "$tmp/many.out"; then met=1; break; fi
+done
+[ $bad = 1 ] || [ $met = 1 ] || { echo "no session had the idle one's slot: nothing was tried"; bad=1; }
+echo "COMMIT;" >&7
+exec 7>&-
+wait
 identity="SELECT sum(accepted) - sum(delivered) - sum(bounced) - sum(discarded) - (SELECT count(*) FROM pepsi.workqueue) FROM pepsi.flow_stats"
 bodyless="SELECT count(*) FROM pepsi.workqueue w WHERE NOT EXISTS (SELECT FROM pepsi.workqueue_body b WHERE b.id = w.body_id)"
 

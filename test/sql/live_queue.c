@@ -30,7 +30,7 @@ struct got {
 	bool done;
 	enum store_rc rc;
 	size_t n;
-	int64_t ids[2000], next_due, total;
+	int64_t ids[2000], wait_us, now_us, total;
 	enum store_rc rcs[2000];
 	unsigned stages[2000];
 	struct store_counts counts;
@@ -72,13 +72,14 @@ static void on_claim(void *arg, enum store_rc rc, const struct store_claimed *ro
 	g->done = true;
 }
 
-static void on_due(void *arg, enum store_rc rc, unsigned n, int64_t next_due)
+static void on_due(void *arg, enum store_rc rc, unsigned n, int64_t wait_us, int64_t now_us)
 {
 	struct got *g = arg;
 
 	g->rc = rc;
 	g->n = n;
-	g->next_due = next_due;
+	g->wait_us = wait_us;
+	g->now_us = now_us;
 	g->done = true;
 }
 
@@ -446,7 +447,7 @@ static void test_due(void **state)
 	wipe();
 	CALL(store_requeue_due(db, on_due, &got));
 	assert_int_equal(got.n, 0);
-	assert_int_equal(got.next_due, 0);
+	assert_int_equal(got.wait_us, 0);
 	for (int i = 0; i < 3; i++)
 		add("a", &id[i]);
 	live_sql("UPDATE pepsi.workqueue SET status = 'paused', timeout = '2001-01-01' WHERE id = (SELECT min(id) FROM pepsi.workqueue)");
@@ -454,8 +455,19 @@ static void test_due(void **state)
 	CALL(store_requeue_due(db, on_due, &got));
 	assert_int_equal(got.rc, STORE_OK);
 	assert_int_equal(got.n, 1);
-	assert_int_equal(got.next_due, INT64_C(4102444800000000));
+	assert_true(llabs(got.wait_us - (INT64_C(4102444800000000) - got.now_us)) < 1000000);
+	assert_true(llabs(got.now_us / 1000000 - live_sql_int("SELECT extract(epoch FROM now())::bigint")) < 60);
 	assert_int_equal(live_sql_int("SELECT count(*) FROM pepsi.workqueue WHERE status = 'pending' AND timeout IS NULL"), 2);
+	/* the clock was set back: who waits for a time is due so much earlier, who waits for nobody stays */
+	live_sql("UPDATE pepsi.workqueue SET status = 'paused', timeout = CASE WHEN id = (SELECT min(id) FROM pepsi.workqueue) THEN NULL ELSE timestamptz 'infinity' END"
+		 " WHERE id <> (SELECT max(id) FROM pepsi.workqueue)");
+	CALL(store_due_earlier(db, INT64_C(3600000000), on_count, &got));
+	assert_int_equal(got.n, 1);
+	assert_string_equal(live_sql("SELECT max(timeout) FILTER (WHERE timeout < 'infinity') AT TIME ZONE 'UTC' FROM pepsi.workqueue"), "2099-12-31 23:00:00");
+	assert_int_equal(live_sql_int("SELECT count(*) FROM pepsi.workqueue WHERE timeout = 'infinity' OR timeout IS NULL"), 2);
+	CALL(store_requeue_due(db, on_due, &got));
+	assert_int_equal(got.n, 0);
+	assert_true(got.wait_us > 0);
 }
 
 static void test_blame(void **state)
@@ -594,7 +606,7 @@ static void test_stats(void **state)
 	assert_non_null(strstr(got.text, "\"messages_failed\" : 10"));
 }
 
-/* Running rows nobody knows of, but not those that may still be on their way to a worker. */
+/* Running rows nobody knows of. */
 static void test_orphans(void **state)
 {
 	int64_t id[4];
@@ -603,16 +615,16 @@ static void test_orphans(void **state)
 	wipe();
 	for (int i = 0; i < 4; i++)
 		add("a", &id[i]);
-	live_sql("UPDATE pepsi.workqueue SET status = 'running', received_at = now()");
-	live_sql("UPDATE pepsi.workqueue SET received_at = now() - interval '2 min' WHERE id IN (SELECT id FROM pepsi.workqueue ORDER BY id LIMIT 2)");
-	CALL(store_release_orphans(db, &id[0], 1, INT64_C(60000000), on_count, &got));
+	live_sql("UPDATE pepsi.workqueue SET status = 'running' WHERE id <> (SELECT max(id) FROM pepsi.workqueue)");
+	CALL(store_orphans(db, &id[0], 1, on_ids, &got));
 	assert_int_equal(got.rc, STORE_OK);
-	assert_int_equal(got.n, 1);
-	assert_int_equal(live_sql_int("SELECT id FROM pepsi.workqueue WHERE status = 'pending'"), id[1]);
-	CALL(store_release_orphans(db, &id[0], 1, 0, on_count, &got));
 	assert_int_equal(got.n, 2);
-	CALL(store_release_orphans(db, NULL, 0, 0, on_count, &got));
-	assert_int_equal(got.n, 1);
+	assert_int_equal(got.ids[0], id[1]);
+	assert_int_equal(got.ids[1], id[2]);
+	CALL(store_orphans(db, NULL, 0, on_ids, &got));
+	assert_int_equal(got.n, 3);
+	CALL(store_orphans(db, id, 4, on_ids, &got));
+	assert_int_equal(got.n, 0);
 }
 
 /* A role that may not gets a refusal, and its connection goes on. */

@@ -130,7 +130,10 @@ static int32_t process(void *worker, const struct pepsi_host *h, struct pepsi_ms
 	h->finish(m);
 	return PEPSI_OK;
 #elif defined(BAD_SLOW)
+	struct pepsi_str from = h->mail_from(m);
 	usleep(10 * 1000); /* a measured 10 ms a message */
+	if (from.n > 7 && !memcmp(from.p, "poison@", 7))
+		abort();
 #elif defined(BAD_WILD)
 	be_wild(h, m);
 #endif

@@ -10,6 +10,7 @@ static const struct {
 	const char *about;
 } topics[] = {
 	{ "smtp-data", topic_smtp_data, "dot stuffing and end of data: dot-read.json dot-write.json smuggling.json" },
+	{ "proxy-protocol", topic_proxy_protocol, "the header of the PROXY protocol: v1.json v2.json" },
 	{ "address", topic_address, "addresses under the strict envelope grammar: isemail*.json emailvalidation.json flanker.json" },
 };
 

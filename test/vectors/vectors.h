@@ -6,6 +6,7 @@
 #include "base/buf.h"
 
 #include <json-c/json.h>
+#include <stdlib.h>
 
 /* What a topic says of one case. */
 struct verdict {
@@ -17,7 +18,7 @@ struct verdict {
 /* file: the base name of the file the case is from; a topic whose files differ in form looks at it or at the case's keys. */
 typedef void vectors_topic_fn(const char *file, struct json_object *one, struct verdict *v);
 
-vectors_topic_fn topic_smtp_data, topic_address;
+vectors_topic_fn topic_smtp_data, topic_address, topic_proxy_protocol;
 
 /* Helpers for topics. A string member with its length (NUL octets allowed); .p is NULL when there is none. */
 struct str vectors_str(struct json_object *o, const char *key);

@@ -56,7 +56,16 @@ static struct {
 	int64_t blame_id;
 	bool blame_overrun;
 	char report[8192];
+	store_due_fn due_fn;
+	void *due_arg;
+	int64_t earlier_us;
+	int64_t known[64];
+	size_t n_known;
+	store_still_fn orphan_fn;
+	void *orphan_arg;
 	struct store_stage_delta delta;
+	int64_t serialization;
+	enum store_rc flush_rc;
 } db;
 
 static bool another_holds_the_lock;
@@ -94,9 +103,17 @@ void store_claim(struct store_conn *c, const struct store_claim_stage *stages, s
 void store_requeue_due(struct store_conn *c, store_due_fn fn, void *arg)
 {
 	(void)c;
+	db.dues++;
+	db.due_fn = fn;
+	db.due_arg = arg;
+}
+
+void store_due_earlier(struct store_conn *c, int64_t us, store_count_fn fn, void *arg)
+{
+	(void)c;
 	(void)fn;
 	(void)arg;
-	db.dues++;
+	db.earlier_us += us;
 }
 
 void store_release(struct store_conn *c, const int64_t *ids, size_t n, store_count_fn fn, void *arg)
@@ -111,14 +128,15 @@ void store_release(struct store_conn *c, const int64_t *ids, size_t n, store_cou
 	db.release_arg = arg;
 }
 
-void store_release_orphans(struct store_conn *c, const int64_t *known, size_t n, int64_t older_us, store_count_fn fn, void *arg)
+void store_orphans(struct store_conn *c, const int64_t *known, size_t n, store_still_fn fn, void *arg)
 {
 	(void)c;
-	(void)known;
-	(void)n;
-	(void)older_us;
 	db.orphans++;
-	fn(arg, STORE_OK, 0);
+	db.n_known = n;
+	for (size_t i = 0; i < n && i < 64; i++)
+		db.known[i] = known[i];
+	db.orphan_fn = fn;
+	db.orphan_arg = arg;
 }
 
 void store_still_running(struct store_conn *c, const char *stage, const int64_t *ids, size_t n, store_still_fn fn, void *arg)
@@ -150,11 +168,12 @@ void store_flush_stats(struct store_conn *c, const struct store_stage_delta *d, 
 {
 	(void)c;
 	(void)failed;
-	(void)ser;
 	db.flushes++;
 	if (n)
 		db.delta = d[0];
-	fn(arg, STORE_OK, NULL);
+	if (!db.flush_rc)
+		db.serialization += ser;
+	fn(arg, db.flush_rc, db.flush_rc ? "no" : NULL);
 }
 
 /* ---- the spawner */

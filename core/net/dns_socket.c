@@ -1,0 +1,122 @@
+/* The socket of one attempt: UDP on a connected socket of its own, or TCP with its two octets of length, both non-blocking. What
+ * comes in goes to dns_flight.c, which may end the attempt and the flight; nothing of it is touched behind that. */
+#include "dns_internal.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static void udp_readable(evutil_socket_t fd, short what, void *arg)
+{
+	unsigned char p[DNS_UDP_SIZE + 1]; /* one more: a larger datagram is seen to be larger */
+	(void)what;
+	for (unsigned i = 0; i < DNS_DATAGRAMS_PER_TURN; i++) {
+		ssize_t n = recv(fd, p, sizeof p, 0);
+		if (n < 0) {
+			if (errno != EAGAIN && errno != EINTR)
+				dns_flight_broken(arg, errno == ECONNREFUSED ? "connection refused" : "not reachable");
+			return;
+		}
+		if (!dns_flight_reply(arg, p, (size_t)n))
+			return;
+	}
+}
+
+static int want(struct flight *f, short what, event_callback_fn fn)
+{
+	if (f->io)
+		event_free(f->io);
+	f->io = event_new(f->d->base, f->fd, (short)(what | EV_PERSIST), fn, f);
+	return f->io && event_add(f->io, NULL) == 0 ? 0 : -1;
+}
+
+/* First the length, then as much memory as it says. 1: a message is there, 0: later, -1: broken. */
+static int tcp_take(struct flight *f)
+{
+	unsigned char length[2];
+	for (;;) {
+		bool head = f->in_n < 2;
+		unsigned char *to = head ? length : f->in + (f->in_n - 2);
+		size_t room = head ? 1 : f->in_size - (f->in_n - 2);
+		if (!head && !room)
+			return 1;
+		ssize_t n = recv(f->fd, to, room, 0);
+		if (n < 0)
+			return errno == EAGAIN || errno == EINTR ? 0 : -1;
+		if (n == 0)
+			return -1;
+		if (head) { /* an octet at a time: they need not come together */
+			f->in_size = f->in_size << 8 | length[0];
+			f->in_n++;
+			if (f->in_n == 2 && (!f->in_size || !(f->in = malloc(f->in_size))))
+				return -1;
+		} else {
+			f->in_n += (size_t)n;
+		}
+	}
+}
+
+static void tcp_readable(evutil_socket_t fd, short what, void *arg)
+{
+	struct flight *f = arg;
+	(void)fd;
+	(void)what;
+	int got = tcp_take(f);
+	if (got < 0)
+		dns_flight_broken(f, "connection closed");
+	else if (got && dns_flight_reply(f, f->in, f->in_size))
+		dns_flight_broken(f, "not the reply to this question");
+}
+
+static void tcp_writable(evutil_socket_t fd, short what, void *arg)
+{
+	struct flight *f = arg;
+	unsigned char out[2 + DNS_QUERY_MAX];
+	size_t n = f->q.n + 2;
+	(void)what;
+	out[0] = (unsigned char)(f->q.n >> 8);
+	out[1] = (unsigned char)f->q.n;
+	memcpy(out + 2, f->q.wire, f->q.n);
+	ssize_t sent = send(fd, out + f->out, n - f->out, MSG_NOSIGNAL);
+	if (sent < 0) {
+		if (errno != EAGAIN && errno != EINTR)
+			dns_flight_broken(f, errno == ECONNREFUSED ? "connection refused" : "not reachable");
+		return;
+	}
+	f->out += (size_t)sent;
+	if (f->out == n && want(f, EV_READ, tcp_readable))
+		dns_flight_broken(f, "out of memory");
+}
+
+int dns_socket_open(struct flight *f, bool tcp)
+{
+	const struct net_dns_server *at = &f->d->server[f->server].at;
+	f->tcp = tcp;
+	f->out = f->in_n = f->in_size = 0;
+	f->forged = 0;
+	/* the kernel picks the port: anew and at random for each socket (RFC 5452 §9.2) */
+	f->fd = socket(at->ss.ss_family, (tcp ? SOCK_STREAM : SOCK_DGRAM) | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (f->fd < 0)
+		return -1;
+	if (connect(f->fd, (const struct sockaddr *)&at->ss, at->n) && !(tcp && errno == EINPROGRESS))
+		return -1;
+	if (tcp)
+		return want(f, EV_WRITE, tcp_writable);
+	if (send(f->fd, f->q.wire, f->q.n, MSG_NOSIGNAL) != (ssize_t)f->q.n)
+		return -1;
+	return want(f, EV_READ, udp_readable);
+}
+
+void dns_socket_close(struct flight *f)
+{
+	if (f->io)
+		event_free(f->io);
+	f->io = NULL;
+	if (f->fd >= 0)
+		close(f->fd);
+	f->fd = -1;
+	free(f->in);
+	f->in = NULL;
+	f->in_n = f->in_size = 0;
+}
