@@ -67,11 +67,12 @@ static void accepted(void **st)
 		assert_string_equal(m.options[1].def, "2");
 		module_info_free(&m);
 		assert_int_equal(config_set(c, "stage-here", "NEXT_STAGE", "next"), 0);
+		struct wire_item item = { .id = 1, .has_content = true, .rcpts = &rcpt, .n_rcpts = 1, .state = STR("{}") };
 		struct trial t = { .path = path, .c = c, .stage = "here", .runtime_ms = 60000, .any_stage = true, .report = report,
-			.item = { .id = 1, .has_content = true, .rcpts = &rcpt, .n_rcpts = 1, .state = STR("{}") } };
+			.items = &item, .n_items = 1 };
 		trial_run(&t, &r);
 		assert_int_equal(r.end, TRIAL_DONE); /* a hook called from beyond our struct would have crashed it */
-		assert_string_equal(buf_z(&r.report), "advance");
+		assert_string_equal(buf_z(&r.report), "advance\n");
 		trial_result_free(&r);
 		config_free(c);
 		config_faults_free(faults);
