@@ -250,6 +250,7 @@ static void test_plain(void **state)
 	assert_true(str_eq(st->listener, STR("mx")) && str_eq(st->helo, STR("client.example.test")));
 	assert_true(str_eq(st->tls_version, STR("TLSv1.3")) && st->tls_cipher.n && !st->has_cert);
 	assert_true(st->has_initial && str_eq(st->initial, STR("\0alice\0secret")));
+	assert_true(st->plus_offered);
 	assert_int_equal(st->n_bindings, 2);
 	assert_true(str_eq(st->bindings[0].type, STR("tls-exporter")) && st->bindings[0].data.n == 32);
 	unsigned char exporter[32];
