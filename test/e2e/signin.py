@@ -37,9 +37,17 @@ def b64url(octets):
 
 
 class Site:
-    """A daemon with submission and submissions listeners, an authority, and the account alice."""
+    """A daemon with submission and submissions listeners, an authority, a signer of tokens, and the account alice. One for all tests:
+    starting it is most of what they would take."""
+    shared = None
 
-    def __init__(self, t, more="", listener="", fail_delay="0"):
+    @classmethod
+    def of(cls, t):
+        if not cls.shared:
+            cls.shared = cls(t)
+        return cls.shared
+
+    def __init__(self, t):
         self.t, self.openssl = t, pepsi.need("openssl")
         self.dir = os.path.join(t.dir, "site%d" % t.next_number())
         os.mkdir(self.dir, 0o755)
@@ -48,16 +56,24 @@ class Site:
             "-keyout", ca_key, "-out", self.ca)
         self.cert, self.key = self.issue("mx.example.test", "DNS:mx.example.test,DNS:localhost,IP:127.0.0.1", "serverAuth")
         self.submission, self.submissions = pepsi.free_port(), pepsi.free_port()
-        tls = "TLS_CERT = %s\nTLS_KEY = %s\nMAX_CONNECTIONS_PER_ADDRESS = 500\n%s\n" % (self.cert, self.key, listener)
-        sections = "[listener-submission]\nBIND = 127.0.0.1:%d\nPROTOCOL = submission\n%s\n" % (self.submission, tls)
-        sections += "[listener-submissions]\nBIND = 127.0.0.1:%d\nPROTOCOL = submissions\n%s\n" % (self.submissions, tls)
-        sections += "[pepsi-ingress]\nSIGNIN_FAIL_DELAY = %s\n" % fail_delay
+        self.token_key, keys = self.path("token.key"), self.path("keys.json")
+        run(self.openssl, "genrsa", "-out", self.token_key, "2048")
+        n = bytes.fromhex(run(self.openssl, "rsa", "-in", self.token_key, "-noout", "-modulus").decode().strip().split("=")[1])
+        with open(keys, "w") as f:
+            json.dump({"keys": [{"kty": "RSA", "kid": "k1", "alg": "RS256", "use": "sig", "n": b64url(n), "e": "AQAB"}]}, f)
+        os.chmod(t.dir, 0o755)
+        listener = ("TLS_CERT = %s\nTLS_KEY = %s\nMAX_CONNECTIONS_PER_ADDRESS = 500\nTLS_CLIENT_CERT = ask\nTLS_CLIENT_CA = %s\n"
+                    "AUTH = plain login scram-sha-256 scram-sha-256-plus oauthbearer xoauth2 external\n\n" % (self.cert, self.key, self.ca))
+        sections = "[listener-submission]\nBIND = 127.0.0.1:%d\nPROTOCOL = submission\n%s" % (self.submission, listener)
+        sections += "[listener-submissions]\nBIND = 127.0.0.1:%d\nPROTOCOL = submissions\n%s" % (self.submissions, listener)
+        sections += ("[pepsi-signin]\nFAIL_DELAY = 0\nACCOUNT_TRIES = 4\nACCOUNT_REFILL = 1 h\nBACKENDS = table oauth certificate\nOAUTH_KEYS = %s\n"
+                     "OAUTH_ISSUER = https://id.example.test\nOAUTH_AUDIENCE = mail\nOAUTH_NAME_CLAIM = sub\n" % keys)
         mail = os.path.join(t.dir, "mail%d" % t.next_number())
         os.mkdir(mail, 0o700)
         if pepsi.ROOT:
             os.chown(mail, pepsi.service_account().pw_uid, pepsi.service_account().pw_gid)
-        self.d = pepsi.Pepsid(t, pepsi.maildir("init", mail, bounce=None), pepsi="RELAY_NETWORKS = 192.0.2.0/24\n", more=sections + more)
-        self.d.mail = mail
+        self.d = pepsi.Pepsid(t, pepsi.maildir("init", mail, bounce=None), pepsi="RELAY_NETWORKS = 192.0.2.0/24\n", more=sections)
+        self.d.mail, self.d.keep = mail, True
         self.account("add", "alice", "--password-stdin", "--sender", "alice@example.test", stdin=PASSWORD)
         pepsi.wait_for("the admin child", lambda: self.d.status()["ingress"]["signin"]["up"])
 
@@ -78,6 +94,23 @@ class Site:
             return code == 0 or (err + out if "reached" not in err and "away" not in err else False)
         done = pepsi.wait_for("pepsi account " + args[0], once)
         pepsi.check(done is True, "pepsi account %s: %s" % (" ".join(args), done))
+
+    def reload(self, old, new):
+        """Another configuration, and an admin child that has it."""
+        with open(self.d.config) as f:
+            text = f.read()
+        with open(self.d.config, "w") as f:
+            f.write(text.replace(old, new))
+        code, out, err = self.d.cli("reload")
+        pepsi.check(code == 0, "reload: " + out + err)
+
+        def ready():
+            s = self.session()
+            try:
+                return s.cmd(plain("alice", PASSWORD))[0] == 235
+            finally:
+                s.close()
+        pepsi.wait_for("a sign-in after the reload", ready)
 
     def context(self, identity=None, version=None):
         c = ssl.create_default_context(cafile=self.ca)
@@ -154,7 +187,7 @@ def scram(s, name, password, binding=None, gs2=None, first_only=False):
 
 def clients(t):
     """PLAIN, LOGIN and SCRAM by programs that are not ours, each with a message behind it where the program sends one."""
-    site = Site(t)
+    site = Site.of(t)
     # Python
     for mech in ("PLAIN", "LOGIN"):
         with smtplib.SMTP("localhost", site.submission) as c:
@@ -205,12 +238,11 @@ def clients(t):
     pepsi.check(re.search(r'event=signin result=ok mech=PLAIN account="alice" backend="table"', site.log()), "no line of a sign-in")
     pepsi.check("sign-ins" in site.d.cli("status")[1], "no line in pepsi status: " + site.d.cli("status")[1])
     pepsi.say("      clients: " + " ".join(done))
-    site.d.stop()
 
 
 def scram_bindings(t):
     """SCRAM by hand: both bindings, TLS 1.2 and 1.3; another channel, a downgrade, a stranger."""
-    site = Site(t)
+    site = Site.of(t)
     der = ssl.PEM_cert_to_DER_cert(open(site.cert).read())
     end_point = ("tls-server-end-point", hashlib.sha256(der).digest())
     for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
@@ -236,12 +268,11 @@ def scram_bindings(t):
     s = site.session()
     pepsi.check(scram(s, "nobody", PASSWORD) == scram(s, "alice", "wrong"), "strangers and wrong passwords differ")
     s.close()
-    site.d.stop()
 
 
 def rules(t):
     """Where AUTH may stand, what a failure says, how many there may be, what an account may send as."""
-    site = Site(t)
+    site = Site.of(t)
     s = pepsi.Smtp(site.submission)
     pepsi.check(s.cmd(plain("alice", PASSWORD))[0] == 538, "AUTH outside TLS")
     code, text = s.cmd("MAIL FROM:<alice@example.test>")
@@ -270,13 +301,11 @@ def rules(t):
     site.account("enable", "alice")
     pepsi.check(s.cmd(plain("alice", PASSWORD))[0] == 235, "enabled again")
     s.close()
-    # the account is what counts for the fair share, and is in the state
-    site.d.stop()
 
 
 def throttled(t):
     """Guesses at an account: after its tries right and wrong passwords look alike, save for its owner at home."""
-    site = Site(t, more="SIGNIN_ACCOUNT_TRIES = 4\nSIGNIN_ACCOUNT_REFILL = 1 h\n")
+    site = Site.of(t)
     site.account("add", "bob", "--password-stdin", stdin=PASSWORD)
 
     def attempt(name, password):
@@ -291,39 +320,30 @@ def throttled(t):
     pepsi.check(attempt("alice", PASSWORD)[0] == 235, "another account")
     [attempt("alice", "wrong") for _ in range(6)]
     pepsi.check(attempt("alice", PASSWORD)[0] == 235, "the owner is locked out")
-    pepsi.check(site.d.status()["ingress"]["signin"]["throttled"] == 1, "not counted: %s" % site.d.status()["ingress"]["signin"])
-    site.d.stop()
+    pepsi.check(site.d.status()["ingress"]["signin"]["throttled"] >= 1, "not counted: %s" % site.d.status()["ingress"]["signin"])
 
 
 def delayed(t):
     """A failure's reply is held back, and nobody else waits for it."""
-    site = Site(t, fail_delay="2 s")
+    site = Site.of(t)
+    site.reload("FAIL_DELAY = 0", "FAIL_DELAY = 1 s")
     s, other = site.session(), site.session()
     began = time.monotonic()
     s.raw(plain("alice", "wrong").encode() + b"\r\n")
     pepsi.check(other.cmd(plain("alice", PASSWORD))[0] == 235, "beside it")
     pepsi.check(s.reply()[0] == 535, "the failure")
-    pepsi.check(time.monotonic() - began >= 2, "not held back")
-    site.d.stop()
+    pepsi.check(time.monotonic() - began >= 1, "not held back")
 
 
 def tokens(t):
     """OAUTHBEARER and XOAUTH2 with keys in a file; curl as a client where it is there."""
-    openssl = pepsi.need("openssl")
-    key, keys = os.path.join(t.dir, "token.key"), os.path.join(t.dir, "keys.json")
-    run(openssl, "genrsa", "-out", key, "2048")
-    n = bytes.fromhex(run(openssl, "rsa", "-in", key, "-noout", "-modulus").decode().strip().split("=")[1])
-    with open(keys, "w") as f:
-        json.dump({"keys": [{"kty": "RSA", "kid": "k1", "alg": "RS256", "use": "sig", "n": b64url(n), "e": "AQAB"}]}, f)
-    os.chmod(t.dir, 0o755)
+    site = Site.of(t)
 
     def token(**claims):
         c = dict({"iss": "https://id.example.test", "aud": "mail", "exp": int(time.time()) + 600, "sub": "alice"}, **claims)
         body = b64url(json.dumps({"alg": "RS256", "kid": "k1"}).encode()) + "." + b64url(json.dumps(c).encode())
-        r = subprocess.run([openssl, "dgst", "-sha256", "-sign", key], input=body.encode(), stdout=subprocess.PIPE, timeout=30)
+        r = subprocess.run([site.openssl, "dgst", "-sha256", "-sign", site.token_key], input=body.encode(), stdout=subprocess.PIPE, timeout=30)
         return body + "." + b64url(r.stdout)
-    site = Site(t, more="[pepsi-signin]\nBACKENDS = table oauth\nOAUTH_KEYS = %s\nOAUTH_ISSUER = https://id.example.test\nOAUTH_AUDIENCE = mail\n"
-                "OAUTH_NAME_CLAIM = sub\n" % keys, listener="AUTH = plain oauthbearer xoauth2")
 
     def bearer(tok, name="alice"):
         return b64(("n,a=%s,\x01host=localhost\x01port=587\x01auth=Bearer %s\x01\x01" % (name, tok)).encode())
@@ -352,13 +372,11 @@ def tokens(t):
                 "--oauth2-bearer", token(), "--login-options", "AUTH=" + mech, "--mail-from", "alice@example.test", "--mail-rcpt", "rcpt@example.test",
                 "--upload-file", site.path("mail"))
         site.arrived("token-curl")
-    site.d.stop()
 
 
 def certificates(t):
     """EXTERNAL: the client's certificate says who it is; without one it is not on offer."""
-    site = Site(t, listener="AUTH = plain external\nTLS_CLIENT_CERT = ask\nTLS_CLIENT_CA = %s" % os.path.join(t.dir, "site%d" % (t.next_number() + 1), "ca.pem"),
-                more="[pepsi-signin]\nBACKENDS = table certificate\n")
+    site = Site.of(t)
     known, other = (site.issue(n, "email:%s@example.test" % n, "clientAuth") for n in ("alice-phone", "stranger"))
     der = ssl.PEM_cert_to_DER_cert(open(known[0]).read())
     site.account("set", "alice", "--certificate", hashlib.sha256(der).hexdigest())
@@ -375,12 +393,11 @@ def certificates(t):
         s = site.session(identity=identity)
         pepsi.check(s.cmd(first) == (535, "5.7.8 " + NO), first)
         s.close()
-    site.d.stop()
 
 
 def child_killed(t):
     """The admin child dies in the middle of an exchange: 454, mail flows on, and another child takes over."""
-    site = Site(t)
+    site = Site.of(t)
     s, other = site.session(), site.session()
     pepsi.check(other.cmd(plain("alice", PASSWORD))[0] == 235, "before")
     pepsi.check(s.cmd("AUTH LOGIN")[0] == 334, "LOGIN")
@@ -399,12 +416,11 @@ def child_killed(t):
         finally:
             x.close()
     pepsi.wait_for("a sign-in with the next child", again)
-    site.d.stop()
 
 
 def storm(t):
     """40 sign-ins at once, half of them wrong: the reactor answers others all the while."""
-    site = Site(t, fail_delay="500 ms")
+    site = Site.of(t)
     sessions = [site.session() for _ in range(40)]
     watcher = pepsi.Smtp(site.d.port)
     results, delays, over = [], [], threading.Event()
@@ -433,7 +449,6 @@ def storm(t):
     p99 = delays[int(len(delays) * 0.99) - 1] if len(delays) > 1 else delays[0]
     pepsi.say("      storm: %s; NOOP p99 %.1f ms of %d" % ({c: results.count(c) for c in sorted(set(results))}, p99 * 1000, len(delays)))
     pepsi.check(pepsi.SANITIZED or p99 < 0.25, "NOOP p99 %.0f ms" % (p99 * 1000))
-    site.d.stop()
 
 
-pepsi.main(__file__, [clients, scram_bindings, rules, throttled, delayed, tokens, certificates, child_killed, storm])
+pepsi.main(__file__, [clients, scram_bindings, rules, throttled, tokens, certificates, child_killed, delayed, storm])
