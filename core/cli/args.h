@@ -11,6 +11,7 @@ enum cli_opt {
 	/* for some */
 	CLI_WAIT, CLI_STAGE, CLI_STATUS, CLI_SENDER, CLI_RECIPIENT, CLI_LIMIT, CLI_ALL, CLI_RUNNING,
 	CLI_MESSAGE, CLI_FROM, CLI_TO, CLI_SET, CLI_ONCE, CLI_FAILED_ONLY, CLI_TIMEOUT_ONLY,
+	CLI_REPEAT, CLI_FUSED,
 	CLI_PASSWORD_STDIN, CLI_NO_PASSWORD, CLI_CERTIFICATE,
 	CLI_MESSAGES_PER_HOUR, CLI_MESSAGES_PER_DAY, CLI_RECIPIENTS_PER_HOUR, CLI_RECIPIENTS_PER_DAY,
 	CLI_N_OPTS
@@ -38,7 +39,7 @@ struct cli_args {
 	const char *value[CLI_N_OPTS];       /* of options that take one */
 	const char **pos;                    /* operands, from malloc; free() it */
 	size_t n_pos;
-	const struct cli_each *each;         /* of CLI_TO, CLI_SET, CLI_SENDER and CLI_CERTIFICATE, in order; in the same allocation as pos */
+	const struct cli_each *each;         /* of CLI_MESSAGE, CLI_TO, CLI_SET, CLI_SENDER and CLI_CERTIFICATE, in order; in the same allocation as pos */
 	size_t n_each;
 };
 

@@ -37,8 +37,9 @@ const struct cli_tool cli_tools[] = {
 	{ "stop", NULL, CLI_BIT(CLI_WAIT), 0, 0, tool_stop, "", "drain and stop pepsid; --wait: until it is gone" },
 	{ "stage", "list", 0, 0, 0, tool_stage_list, "", "list the stage modules along MODULE_PATH" },
 	{ "stage", "describe", 0, 1, 1, tool_stage_describe, "MODULE", "what a stage module is and which options it takes" },
-	{ "stage", "run", CLI_BIT(CLI_MESSAGE) | CLI_BIT(CLI_FROM) | CLI_BIT(CLI_TO) | CLI_BIT(CLI_SET) | CLI_BIT(CLI_STAGE), 1, 1,
-	    tool_stage_run, "MODULE", "one message through a module, without daemon or database" },
+	{ "stage", "run", CLI_BIT(CLI_MESSAGE) | CLI_BIT(CLI_FROM) | CLI_BIT(CLI_TO) | CLI_BIT(CLI_SET) | CLI_BIT(CLI_STAGE) |
+	    CLI_BIT(CLI_REPEAT) | CLI_BIT(CLI_FUSED), 1, 1,
+	    tool_stage_run, "MODULE", "messages through a module, without daemon or database" },
 	{ "version", NULL, 0, 0, 0, tool_version, "", "show the version" },
 	{ "help", NULL, 0, 0, 2, tool_help, "[TOOL]", "show this help, or a tool's" },
 };

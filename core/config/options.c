@@ -89,6 +89,10 @@ static const struct pepsi_option listener[] = {
 	INT("MAX_ERRORS", 0, "20", 1, 10000, "errors and refusals in one session, then 421"),
 	INT("MAX_HOPS", 0, "50", 10, 1000, "Received fields in a message; more is a mail loop (RFC 5321 6.3)"),
 	INT("MAX_TRANSACTIONS", 0, "0", 0, 1000000, "messages in one session, told as MAILMAX (RFC 9422); the next gets 421; 0: any number"),
+	BOOL("REVERSE_DNS", 0, "YES",
+	    "look up the name of a client's address, and whether it leads back to it (iprev, RFC 8601 3), while the client talks; 127.0.0.1 and ::1 "
+	    "are not looked up"),
+	DURATION("REVERSE_DNS_WAIT", SCHEMA_F_US, "0 s", 0, 10 * SECOND_US, "how long the banner waits for that name; 0 s: not at all"),
 	LIST("EXTENSIONS", 0, SMTP_EXT_DEFAULT_NAMES, SMTP_EXT_NAMES,
 	    "extensions of SMTP that EHLO offers and that are taken; some only inside or outside TLS, or to trusted clients"),
 	DURATION("MAX_HOLD", 0, "7 d", 1, 366 * DAY, "longest time a message may be held for its sender; needs futurerelease in EXTENSIONS (RFC 4865)"),

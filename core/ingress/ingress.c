@@ -33,6 +33,7 @@ struct ingress *ingress_new(const struct config *c, const struct ingress_supply 
 		return NULL;
 	}
 	in->resume_tail = &in->resume_head;
+	in->signin_fd = -1;
 	clients_init(&in->clients);
 	shared_settings_read(&in->set, c, faults);
 	for (size_t i = 0; (section = config_section(c, i)); i++) {
@@ -71,6 +72,8 @@ void ingress_free(struct ingress *in)
 	}
 	proxied_free_all(in);
 	auth_free(in->auth);
+	if (in->signin_fd >= 0)
+		close(in->signin_fd);
 	admit_free(in->admit);
 	listening_free_all(in);
 	net_tickets_unref(in->tickets);
@@ -363,6 +366,9 @@ int ingress_start_with(struct ingress *in, struct event_base *base, const struct
 	in->sink = *sink;
 	in->admit = admit_new(base, be, sink, ingress_admitted, in);
 	in->auth = auth_new(in, &in->set.auth);
+	if (in->auth)
+		auth_peer(in->auth, in->signin_fd);
+	in->signin_fd = -1;
 	in->tick = event_new(base, -1, EV_PERSIST, on_tick, in);
 	in->resume = event_new(base, -1, 0, on_resume, in);
 	in->wake = evtimer_new(base, on_wake, in);
@@ -380,7 +386,13 @@ int ingress_start_with(struct ingress *in, struct event_base *base, const struct
 
 void ingress_signin(struct ingress *in, int fd)
 {
-	auth_peer(in->auth, fd);
+	if (in->auth) {
+		auth_peer(in->auth, fd);
+		return;
+	}
+	if (in->signin_fd >= 0)
+		close(in->signin_fd);
+	in->signin_fd = fd;
 }
 
 void ingress_reload(struct ingress *in, const struct config *c, const struct ingress_supply *supply, struct config_faults *faults)

@@ -9,6 +9,7 @@
 #include "ingress.h"
 #include "listening.h"
 #include "proxied.h"
+#include "reverse.h"
 #include "session.h"
 #include "settings.h"
 
@@ -57,6 +58,7 @@ struct ingress {
 	struct net_dns *dns;         /* NULL: nothing is looked up (tests) */
 	struct admit *admit;
 	struct auth *auth;           /* from the start on */
+	int signin_fd;               /* of an admin child that was there before it; -1 */
 	struct store_conn *admission, *large[ADMIT_LARGE_MAX];
 	bool database_up, started;
 	bool disk_low;
@@ -88,6 +90,7 @@ struct ingress {
 	uint64_t refusals_unlogged;
 
 	/* counters since start */
+	uint64_t iprev[IPREV_PERMERROR + 1];
 	uint64_t connections, accepted, octets, rejected[REFUSED_N], timeouts, tls, tls_failed, tls_resumed, orphans,
 	    proxied_total, used[USED_N];
 };

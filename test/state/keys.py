@@ -20,7 +20,8 @@ NOT_STATE = {
     "core/config/": None,                # pepsi config show
     "core/daemon/": None,                # pepsi status
     "core/ingress/stats.c": None,
-    "core/ingress/certificates.c": None, # pepsi status
+    "core/ingress/certificates.c": None, # pepsi status, and the next
+    "core/ingress/auth_stats.c": None,
     "proto/sasl/server_bearer.c": "status schemes", # to the client that signs in (RFC 7628)
     "core/dispatch/stats.c": None,
     "core/net/dns_stats.c": None,
