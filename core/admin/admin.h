@@ -27,6 +27,8 @@ struct admin_source {
 	void (*reload)(void *arg, void (*done)(void *ctx, const char *faults, bool in_force), void *ctx);
 	void (*stop)(void *arg);
 	const struct config *(*config)(void *arg); /* the one in force */
+	/* What would a RCPT with this address be told? done(): once, at once or later; a word and who said so (ingress.h). */
+	void (*recipient)(void *arg, struct str address, void (*done)(void *ctx, const char *answer, const char *source), void *ctx);
 };
 
 struct admin;
