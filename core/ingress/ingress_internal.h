@@ -9,6 +9,7 @@
 #include "ingress.h"
 #include "listening.h"
 #include "proxied.h"
+#include "reverse.h"
 #include "session.h"
 #include "settings.h"
 
@@ -89,6 +90,7 @@ struct ingress {
 	uint64_t refusals_unlogged;
 
 	/* counters since start */
+	uint64_t iprev[IPREV_PERMERROR + 1];
 	uint64_t connections, accepted, octets, rejected[REFUSED_N], timeouts, tls, tls_failed, tls_resumed, orphans,
 	    proxied_total, used[USED_N];
 };

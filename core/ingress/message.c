@@ -4,6 +4,7 @@
 #include "json.h"
 #include "proto/mail/received.h"
 #include "proxied.h"
+#include "reverse.h"
 #include "session.h"
 
 #include <stdio.h>
@@ -179,6 +180,10 @@ static void put_state(struct buf *out, const struct message *m, const struct ses
 	json_put_key(out, "port");
 	buf_addf(out, "%u", s->peer.port);
 	json_put_member(out, "helo", buf_str(&s->helo));
+	if (s->rdns.n)
+		json_put_member(out, "rdns", buf_str(&s->rdns));
+	if (reverse_result(s) != IPREV_NONE)
+		json_put_member(out, "iprev", str_from(iprev_result_name(reverse_result(s))));
 	json_put_bool(out, "esmtp", s->esmtp);
 	json_put_bool(out, "smtputf8", m->smtputf8);
 	json_put_member(out, "body", body_name(m->body));

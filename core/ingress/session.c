@@ -80,6 +80,7 @@ bool session_begin(struct listening *at, int fd, const struct net_addr *peer, bo
 	in->sessions = s;
 	in->n_sessions++;
 	at->sessions++;
+	reverse_begin(s, true);
 	session_pump(s); /* the banner */
 	return true;
 }
@@ -102,6 +103,7 @@ void session_free(struct session *s)
 	buf_free(&s->helo);
 	buf_free(&s->login);
 	buf_free(&s->rdns);
+	reverse_free(s);
 	free(s->via);
 	free(s->identity);
 	if (s->prev)
@@ -202,7 +204,7 @@ void session_pump(struct session *s)
 	size_t before = out->n;
 	bool more = false;
 	unsigned n = 0;
-	if (!s->conn)
+	if (!s->conn || s->held)
 		return;
 	smtp_server_time(s->engine, clock_wall_us() / US_PER_S);
 	for (;;) {
@@ -245,6 +247,7 @@ void session_shutdown(struct session *s, const char *status, const char *text)
 		return;
 	}
 	s->abrupt = true;
+	s->held = false;
 	smtp_server_shutdown(s->engine, status, text);
 	session_pump(s);
 }

@@ -11,6 +11,7 @@
 struct ingress;
 struct listening;
 struct proxy_info;
+struct reverse;
 struct exchange;
 struct signed_in;
 
@@ -37,6 +38,8 @@ struct session {
 	int tls_bits;
 	int64_t started_us, deadline_us, data_us;
 	bool esmtp;
+	struct reverse *reverse;     /* looking up the name of peer, or what came of it; NULL: not looked up */
+	bool held;                   /* the banner waits for that */
 	bool relay;                  /* client in RELAY_NETWORKS */
 	bool helo_told;              /* by XCLIENT: what the proxy itself says in EHLO is not the client's name */
 	bool has_spool;              /* message.spool is in use */

@@ -237,6 +237,8 @@ struct terms *terms_new(const struct config *c, const char *section, const struc
 	t->max_connections = small_int(c, section, "MAX_CONNECTIONS");
 	t->max_per_address = small_int(c, section, "MAX_CONNECTIONS_PER_ADDRESS");
 	t->max_hops = small_int(c, section, "MAX_HOPS");
+	t->reverse = config_int(c, section, "REVERSE_DNS");
+	t->reverse_wait_us = config_int(c, section, "REVERSE_DNS_WAIT");
 	if (read_tls(t, c, files, tickets, old, faults)) {
 		terms_unref(t);
 		return NULL;
@@ -293,17 +295,17 @@ int shared_settings_read(struct shared_settings *ret, const struct config *c, st
 		.wake_us = config_int(c, sec, "DISPATCH_WAKE_INTERVAL"),
 		.min_free = (uint64_t)config_int(c, sec, "MIN_FREE_SPACE"),
 		.auth = {
-			.concurrency = small_int(c, sec, "SIGNIN_CONCURRENCY"),
-			.queue = small_int(c, sec, "SIGNIN_QUEUE"),
-			.timeout_us = config_int(c, sec, "SIGNIN_TIMEOUT") * INT64_C(1000000),
-			.delay_us = config_int(c, sec, "SIGNIN_FAIL_DELAY"),
-			.tries = small_int(c, sec, "SIGNIN_TRIES"),
+			.concurrency = small_int(c, "pepsi-signin", "IN_FLIGHT_LIMIT"),
+			.queue = small_int(c, "pepsi-signin", "WAITING_LIMIT"),
+			.timeout_us = config_int(c, "pepsi-signin", "ANSWER_TIMEOUT") * INT64_C(1000000),
+			.delay_us = config_int(c, "pepsi-signin", "FAIL_DELAY"),
+			.tries = small_int(c, "pepsi-signin", "TRIES"),
 			.guess = {
-				.account_tries = small_int(c, sec, "SIGNIN_ACCOUNT_TRIES"),
-				.network_tries = small_int(c, sec, "SIGNIN_NETWORK_TRIES"),
-				.account_refill_us = config_int(c, sec, "SIGNIN_ACCOUNT_REFILL") * INT64_C(1000000),
-				.network_refill_us = config_int(c, sec, "SIGNIN_NETWORK_REFILL") * INT64_C(1000000),
-				.remembered = small_int(c, sec, "SIGNIN_REMEMBERED"),
+				.account_tries = small_int(c, "pepsi-signin", "ACCOUNT_TRIES"),
+				.network_tries = small_int(c, "pepsi-signin", "NETWORK_TRIES"),
+				.account_refill_us = config_int(c, "pepsi-signin", "ACCOUNT_REFILL") * INT64_C(1000000),
+				.network_refill_us = config_int(c, "pepsi-signin", "NETWORK_REFILL") * INT64_C(1000000),
+				.remembered = small_int(c, "pepsi-signin", "REMEMBERED"),
 			},
 		},
 	};

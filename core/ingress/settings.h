@@ -24,6 +24,8 @@ struct terms {
 	int64_t command_us, session_us; /* total time for one command, for a session; 0: no limit */
 	unsigned max_connections, max_per_address; /* 0: no limit */
 	unsigned max_hops;
+	bool reverse;          /* the name of a client's address is looked up */
+	int64_t reverse_wait_us; /* so long the banner waits for it */
 	enum protocol protocol;
 	bool lmtp;
 	bool implicit_tls;     /* the connection begins with the handshake (RFC 8314) */

@@ -53,6 +53,10 @@ void ingress_metrics(struct ingress *in, struct buf *out)
 	counter(out, "smtp_tls_total", "TLS handshakes completed", in->tls);
 	counter(out, "smtp_tls_failed_total", "TLS handshakes failed", in->tls_failed);
 	counter(out, "smtp_tls_resumed_total", "TLS sessions taken up by a ticket", in->tls_resumed);
+	buf_addz(out, "# HELP pepsi_smtp_iprev_total Looked-up names of clients, by result\n# TYPE pepsi_smtp_iprev_total counter\n");
+	for (unsigned i = IPREV_PASS; i <= IPREV_PERMERROR; i++)
+		buf_addf(out, "pepsi_smtp_iprev_total{result=\"%s\"} %llu\n", iprev_result_name((enum iprev_result)i),
+		    (unsigned long long)in->iprev[i]);
 	counter(out, "smtp_proxied_total", "Connections with a PROXY header", in->proxied_total);
 	certificates_metrics(in, out);
 	counter(out, "smtp_clients_gone_total", "Clients gone between their final dot and the answer", in->orphans);

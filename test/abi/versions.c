@@ -19,9 +19,9 @@ static void refused(void **st)
 	static const struct {
 		const char *variant, *says;
 	} cases[] = {
-		{ "old-major", "module speaks stage ABI 0.9, this pepsi speaks 1.0: rebuild the module against the installed <pepsi/stage.h>" },
-		{ "new-major", "module speaks stage ABI 2.0, this pepsi speaks 1.0: the module needs a newer pepsi" },
-		{ "new-minor", "module needs stage ABI 1.1, this pepsi has 1.0: update pepsi or use an older module" },
+		{ "old-major", "module speaks stage ABI 0.9, this pepsi speaks 1.1: rebuild the module against the installed <pepsi/stage.h>" },
+		{ "new-major", "module speaks stage ABI 2.0, this pepsi speaks 1.1: the module needs a newer pepsi" },
+		{ "new-minor", "module needs stage ABI 1.2, this pepsi has 1.1: update pepsi or use an older module" },
 		{ "short", "descriptor says it is 112 octets long, version 1.0 has 120: build it with PEPSI_STAGE()" },
 		{ "huge", "descriptor says it is 2147483648 octets long" },
 		{ "short-option", "malformed option table (2 options of 48 octets)" },
@@ -84,15 +84,15 @@ static void hosts(void **st)
 	(void)st;
 	struct pepsi_host h = worker_host;
 	assert_int_equal(h.abi.size, sizeof h);
-	assert_true(PEPSI_HAS(&h, more_waiting));
-	h.abi.size = (uint32_t)offsetof(struct pepsi_host, more_waiting); /* an older host */
-	assert_false(PEPSI_HAS(&h, more_waiting));
+	assert_true(PEPSI_HAS(&h, resolve));
+	h.abi.size = (uint32_t)offsetof(struct pepsi_host, resolve); /* an older host */
+	assert_false(PEPSI_HAS(&h, resolve));
 	assert_true(PEPSI_HAS(&h, now_us));
 	h.abi.size++; /* and a lie */
-	assert_false(PEPSI_HAS(&h, more_waiting));
+	assert_false(PEPSI_HAS(&h, resolve));
 	h.abi.size = sizeof h;
-	h.more_waiting = NULL;
-	assert_false(PEPSI_HAS(&h, more_waiting));
+	h.resolve = NULL;
+	assert_false(PEPSI_HAS(&h, resolve));
 	/* this host has everything its header describes */
 	void *const *p = (void *const *)(const void *)&worker_host;
 	for (size_t i = 1; i < sizeof h / sizeof *p; i++)
