@@ -91,6 +91,23 @@ static void print_certificates(struct json_object *ingress)
 	}
 }
 
+/* Where nobody ever could and nobody tried there is nothing to tell. */
+static void print_signin(struct json_object *ingress)
+{
+	static const char *const keys[] = { "ok", "failed", "throttled", "temporary", "in_flight", "waiting" };
+	struct json_object *s = NULL;
+	bool any = false;
+	if (!json_object_object_get_ex(ingress, "signin", &s) || !json_object_is_type(s, json_type_object))
+		return;
+	for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+		any = any || cli_json_int(s, keys[i]);
+	if (!any && !is_true(s, "up"))
+		return;
+	print_counts("sign-ins", s, keys, sizeof keys / sizeof *keys);
+	if (!is_true(s, "up"))
+		puts("          not possible at the moment: the admin child is away");
+}
+
 static void print_dns(struct json_object *dns)
 {
 	struct json_object *servers = NULL;
@@ -129,6 +146,7 @@ static void print_status(struct json_object *o)
 	print_counts("messages", o, ended_keys, sizeof ended_keys / sizeof *ended_keys);
 	if (json_object_object_get_ex(o, "ingress", &ingress) && json_object_is_type(ingress, json_type_object)) {
 		print_counts("smtp", ingress, smtp_keys, sizeof smtp_keys / sizeof *smtp_keys);
+		print_signin(ingress);
 		print_certificates(ingress);
 	}
 	if (json_object_object_get_ex(o, "dns", &dns) && json_object_is_type(dns, json_type_object))

@@ -60,7 +60,6 @@ struct reactor {
 	struct dispatch *dispatch;
 	struct net_dns *dns;
 	struct admin *admin;
-	int signin; /* our end of the admin child's channel, -1 */
 	bool started, ready_said, stopping, went_on; /* went_on: the spawner is gone */
 	SLIST_HEAD(, waiting_reload) reloads;
 };
@@ -293,14 +292,6 @@ static void new_grants(struct reactor *r, int fd)
 		take_config(r, NULL);
 }
 
-/* Another admin child: the former one, if it still lives, sees the end of its channel. */
-static void new_signin(struct reactor *r, int fd)
-{
-	if (r->signin >= 0)
-		close(r->signin);
-	r->signin = fd;
-}
-
 static void on_channel(evutil_socket_t sock, short what, void *arg)
 {
 	struct reactor *r = arg;
@@ -339,7 +330,7 @@ static void on_channel(evutil_socket_t sock, short what, void *arg)
 			break;
 		}
 		case CH_SIGNIN:
-			new_signin(r, fd);
+			ingress_signin(r->ingress, fd); /* the former child, if it still lives, sees the end of its channel */
 			fd = -1;
 			break;
 		case CH_STOP:
@@ -586,7 +577,7 @@ int reactor_main(const struct boot *b, struct str blob, const struct table *t, i
 	char err[200];
 
 	log_setup((enum log_level)b->log_level, "reactor");
-	r = (struct reactor){ .table = t, .channel = channel, .inherited = &b->inherited, .signin = -1 };
+	r = (struct reactor){ .table = t, .channel = channel, .inherited = &b->inherited };
 	limits();
 	r.config = config_thaw(blob);
 	if (!r.config)

@@ -292,7 +292,8 @@ static int start(struct exchange *x, const struct smtp_event *ev, int64_t held_u
 		.initial = ev->chunk,
 	};
 	/* only where -PLUS was on offer: else a client that says it saw none (flag 'y') is right */
-	if (s->mechs & 1u << SASL_SCRAM_SHA_256_PLUS)
+	m.start.plus_offered = s->mechs & 1u << SASL_SCRAM_SHA_256_PLUS;
+	if (m.start.plus_offered)
 		m.start.n_bindings = bindings(s, m.start.bindings, exporter, end_point);
 	if (s->identity && !from_hex(s->identity->fingerprint, digest)) {
 		m.start.has_cert = m.start.cert_verified = true;

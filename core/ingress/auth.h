@@ -3,8 +3,8 @@
  * client sends goes through, wiped behind.
  *
  * Told: the engine says SMTP_EV_AUTH. The client's network is looked up among those that guess; then START goes to the child
- * (or waits for its turn: SIGNIN_CONCURRENCY). CHALLENGE becomes 334, the client's response becomes CONT. OK becomes 235, the
- * account is written to the session; FAIL becomes 535, held back for SIGNIN_FAIL_DELAY by a timer. Child gone, slow or full:
+ * (or waits for its turn: IN_FLIGHT_LIMIT). CHALLENGE becomes 334, the client's response becomes CONT. OK becomes 235, the
+ * account is written to the session; FAIL becomes 535, held back for FAIL_DELAY by a timer. Child gone, slow or full:
  * 454. Client gone: CANCEL. Each exchange has an id of its own, so a late answer finds nobody. */
 #ifndef INGRESS_AUTH_H
 #define INGRESS_AUTH_H

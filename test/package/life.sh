@@ -188,7 +188,7 @@ booted() { # under systemd, which started what the package enabled
 		status=$(cat "/proc/$p/status" 2>/dev/null) || continue
 		user=$(stat -c %U "/proc/$p" 2>/dev/null) || continue
 		[ "$p" = "$(main_pid)" ] || case $user in
-		pepsi | pepsi-reactor) printf '%s' "$status" | grep -q '^CapEff:.0000000000000000' || fail "process $p of $user has capabilities: $status" ;;
+		pepsi | pepsi-reactor | pepsi-config) printf '%s' "$status" | grep -q '^CapEff:.0000000000000000' || fail "process $p of $user has capabilities: $status" ;;
 		*) fail "process $p of pepsi.service runs as $user" ;;
 		esac
 	done

@@ -44,7 +44,7 @@ static void child_start(struct scene *e)
 static struct scene scene_new(const char *const *more)
 {
 	const char *options[64] = { "listener-mx", "TLS_CERT", cert, "listener-mx", "TLS_KEY", key, "listener-mx", "AUTH",
-		"plain login scram-sha-256 scram-sha-256-plus external", "pepsi-ingress", "SIGNIN_FAIL_DELAY", "0", NULL };
+		"plain login scram-sha-256 scram-sha-256-plus external", "pepsi-signin", "FAIL_DELAY", "0", NULL };
 	size_t n = 12;
 	for (; more && *more && n < 62; more++)
 		options[n++] = *more;
@@ -250,6 +250,7 @@ static void test_plain(void **state)
 	assert_true(str_eq(st->listener, STR("mx")) && str_eq(st->helo, STR("client.example.test")));
 	assert_true(str_eq(st->tls_version, STR("TLSv1.3")) && st->tls_cipher.n && !st->has_cert);
 	assert_true(st->has_initial && str_eq(st->initial, STR("\0alice\0secret")));
+	assert_true(st->plus_offered);
 	assert_int_equal(st->n_bindings, 2);
 	assert_true(str_eq(st->bindings[0].type, STR("tls-exporter")) && st->bindings[0].data.n == 32);
 	unsigned char exporter[32];
@@ -349,7 +350,7 @@ static void test_failures(void **state)
 		{ WIRE_SIGNIN_BUSY, "454 4.7.0" },
 		{ WIRE_SIGNIN_AWAY, "454 4.7.0" },
 	};
-	struct scene e = scene_new((const char *const[]){ "pepsi-ingress", "SIGNIN_TRIES", "100", NULL });
+	struct scene e = scene_new((const char *const[]){ "pepsi-signin", "TRIES", "100", NULL });
 	struct user u = user_new(&e);
 	hello(&u);
 	for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
@@ -396,7 +397,7 @@ static void test_tries(void **state)
 static void test_delay(void **state)
 {
 	(void)state;
-	struct scene e = scene_new((const char *const[]){ "pepsi-ingress", "SIGNIN_FAIL_DELAY", "30 s", NULL });
+	struct scene e = scene_new((const char *const[]){ "pepsi-signin", "FAIL_DELAY", "30 s", NULL });
 	struct user u = user_new(&e), v = user_new(&e);
 	hello(&u);
 	hello(&v);
@@ -436,7 +437,7 @@ static void spend(struct scene *e, unsigned n, const char *account)
 static void test_account_throttled(void **state)
 {
 	(void)state;
-	static const char *const set[] = { "pepsi-ingress", "SIGNIN_ACCOUNT_TRIES", "3", "pepsi-ingress", "SIGNIN_NETWORK_TRIES", "0", NULL };
+	static const char *const set[] = { "pepsi-signin", "ACCOUNT_TRIES", "3", "pepsi-signin", "NETWORK_TRIES", "0", NULL };
 	struct scene e = scene_new(set);
 	spend(&e, 3, "alice");
 	for (unsigned right = 0; right < 2; right++) { /* right and wrong look alike */
@@ -483,7 +484,7 @@ static void test_account_throttled(void **state)
 static void test_network_throttled(void **state)
 {
 	(void)state;
-	static const char *const set[] = { "pepsi-ingress", "SIGNIN_NETWORK_TRIES", "3", "pepsi-ingress", "SIGNIN_ACCOUNT_TRIES", "0", NULL };
+	static const char *const set[] = { "pepsi-signin", "NETWORK_TRIES", "3", "pepsi-signin", "ACCOUNT_TRIES", "0", NULL };
 	struct scene e = scene_new(set);
 	spend(&e, 3, "x");
 	struct user u = user_new(&e);
@@ -519,7 +520,7 @@ static void test_caps(void **state)
 {
 	(void)state;
 	struct scene e =
-	    scene_new((const char *const[]){ "pepsi-ingress", "SIGNIN_CONCURRENCY", "1", "pepsi-ingress", "SIGNIN_QUEUE", "1", NULL });
+	    scene_new((const char *const[]){ "pepsi-signin", "IN_FLIGHT_LIMIT", "1", "pepsi-signin", "WAITING_LIMIT", "1", NULL });
 	struct user u[3];
 	for (unsigned i = 0; i < 3; i++) {
 		u[i] = user_new(&e);
@@ -544,7 +545,7 @@ static void test_caps(void **state)
 static void test_gone(void **state)
 {
 	(void)state;
-	struct scene e = scene_new((const char *const[]){ "pepsi-ingress", "SIGNIN_CONCURRENCY", "1", NULL });
+	struct scene e = scene_new((const char *const[]){ "pepsi-signin", "IN_FLIGHT_LIMIT", "1", NULL });
 	struct user u = user_new(&e), v = user_new(&e), w = user_new(&e);
 	struct wire_signin m = { .op = WIRE_SIGNIN_CHALLENGE, .blob = STR("x") };
 	hello(&u);
