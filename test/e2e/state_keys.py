@@ -9,6 +9,7 @@ import stat
 import struct
 import subprocess
 
+import dnslab
 import pepsi
 
 STAGES = os.path.join(os.path.dirname(pepsi.BIN), "test", "stages")
@@ -73,6 +74,8 @@ def daemon(t, sink, deaf, mailboxes, behind, others):
         with open(path, "w") as f:
             f.write(text)
     os.chmod(command, stat.S_IRWXU | stat.S_IRGRP | stat.S_IXGRP | stat.S_IROTH | stat.S_IXOTH)
+    lab = dnslab.Lab({"9.2.0.192.in-addr.arpa": {"PTR": ["client.example.test"]}, "client.example.test": {"A": ["192.0.2.9"]}})
+    t.cleanup(lab.close)
     bad = "[stage-%s]\nPROGRAM = pepsi-stage-bad-%s\nDEPTH = 1\nNEXT_STAGE = relay\nBOUNCE_STAGE = bounce\n%s\n"
     d.write_config(
         pepsi.route("init", [("%s.test" % n, n) for n in ("crash", "hang", "none", "filter", "aliases", "maildir", "lmtp", "if", "deaf", "alone")]
@@ -89,7 +92,7 @@ def daemon(t, sink, deaf, mailboxes, behind, others):
               "MODULE_PATH = %s:%s\n" % (STAGES, os.path.join(os.path.dirname(pepsi.BIN), "lib", "pepsi", "modules")),
         listener="TLS_CERT = %s\nTLS_KEY = %s\nTLS_CLIENT_CA = %s\nTLS_CLIENT_CERT = ask\nEXTENSIONS = pipelining size 8bitmime smtputf8 enhancedstatuscodes dsn "
                  "starttls requiretls deliverby futurerelease mt-priority\n" % (cert, key, cert),
-        more="[listener-behind]\nBIND = 127.0.0.1:%d\nPROXY_FROM = 127.0.0.1\n[listener-for-others]\nBIND = 127.0.0.1:%d\nXCLIENT_FROM = 127.0.0.1\n[pepsi-dispatch]\nPOLL_INTERVAL = 1 s\nLAUNCH_COOLDOWN = 1 s\n[pepsi-failure-bouncer]\nBOUNCE_STAGE = bounce\nMIN_AGE = 0\n" % (behind, others))
+        more="[listener-behind]\nBIND = 127.0.0.1:%d\nPROXY_FROM = 127.0.0.1\nREVERSE_DNS_WAIT = 5 s\n[pepsi-dns]\nSERVERS = %s\n[listener-for-others]\nBIND = 127.0.0.1:%d\nXCLIENT_FROM = 127.0.0.1\n[pepsi-dispatch]\nPOLL_INTERVAL = 1 s\nLAUNCH_COOLDOWN = 1 s\n[pepsi-failure-bouncer]\nBOUNCE_STAGE = bounce\nMIN_AGE = 0\n" % (behind, lab.server, others))
     # every state is to reach the table; but for the crash in another stage's worker
     with open(d.config) as f:
         text = f.read()
