@@ -156,7 +156,7 @@ static const struct pepsi_option pepsi_signin[] = {
 	INT("RECIPIENTS_PER_DAY", 0, "0", 0, 2147483647, "the same for a day"),
 	STRING("USER", 0, "pepsi-config", "account of the admin child when started as root; where there is no such account and none is "
 	    "set: that of [pepsi] USER"),
-	STRING("PAM_SERVICE", 0, "pepsi", "the file in /etc/pam.d"),
+	STRING("PAM_SERVICE", 0, "pepsi", "the file in /etc/pam.d, or the path of one elsewhere"),
 	STRING("PAM_USER", 0, "root", "account of the process that asks PAM, when started as root; pam_unix needs root"),
 	PATH("DOVECOT_SOCKET", 0, "/run/dovecot/auth-client", "Dovecot's socket for authentication clients"),
 	STRING("OAUTH_INTROSPECTION_URL", 0, NULL, "where tokens are asked about (RFC 7662); https, or http on loopback"),

@@ -13,6 +13,7 @@
 
 static struct {
 	int (*start)(const char *, const char *, const struct pam_conv *, pam_handle_t **);
+	int (*start_confdir)(const char *, const char *, const struct pam_conv *, const char *, pam_handle_t **);
 	int (*end)(pam_handle_t *, int);
 	int (*set_item)(pam_handle_t *, int, const void *);
 	int (*get_item)(const pam_handle_t *, int, const void **);
@@ -26,7 +27,7 @@ const char *job_pam_load(void)
 	static const struct {
 		const char *name;
 		void *to;
-	} of[] = { { "pam_start", &pam.start }, { "pam_end", &pam.end }, { "pam_set_item", &pam.set_item }, { "pam_get_item", &pam.get_item },
+	} of[] = { { "pam_start", &pam.start }, { "pam_start_confdir", &pam.start_confdir }, { "pam_end", &pam.end }, { "pam_set_item", &pam.set_item }, { "pam_get_item", &pam.get_item },
 		{ "pam_authenticate", &pam.authenticate }, { "pam_acct_mgmt", &pam.acct_mgmt }, { "pam_strerror", &pam.strerror } };
 	void *lib = dlopen("libpam.so.0", RTLD_NOW | RTLD_LOCAL);
 	if (!lib)
@@ -57,6 +58,16 @@ static int converse(int n, const struct pam_message **msg, struct pam_response *
 	return PAM_SUCCESS;
 }
 
+/* The name of a file in /etc/pam.d, or a file anywhere. */
+static int begin(char *service, const char *user, const struct pam_conv *conv, pam_handle_t **h)
+{
+	char *slash = strrchr(service, '/');
+	if (!slash)
+		return pam.start(service, user, conv, h);
+	*slash = 0;
+	return pam.start_confdir(slash + 1, user, conv, service, h);
+}
+
 void job_pam(const struct job_msg *in, struct job_msg *out, struct buf *text)
 {
 	char *service = str_dupz(in->f[0]), *user = str_dupz(in->f[1]), *password = str_dupz(in->f[2]), *client = str_dupz(in->f[3]);
@@ -70,7 +81,7 @@ void job_pam(const struct job_msg *in, struct job_msg *out, struct buf *text)
 		job_answer(out, text, JOB_AWAY, STR("out of memory"));
 	} else if (str_chr(in->f[1], 0) >= 0 || str_chr(in->f[2], 0) >= 0) {
 		job_answer(out, text, JOB_NO, STR("a NUL in name or password"));
-	} else if ((r = pam.start(service, user, &conv, &h)) != PAM_SUCCESS) {
+	} else if ((r = begin(service, user, &conv, &h)) != PAM_SUCCESS) {
 		job_answer(out, text, JOB_AWAY, STR("pam_start failed"));
 	} else {
 		if (*client)
