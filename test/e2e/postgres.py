@@ -110,16 +110,20 @@ class Session:
 
 class Proxy:
     """Between the daemon and the database. Connections are known by their application_name; what the server says to those whose name
-    is in `held` stays here."""
+    is in `held` stays here, and is lost with cut()."""
 
     def __init__(self, t, port):
-        self.target, self.port, self.held, self.over = port, pepsi.free_port(), set(), False
+        self.target, self.port, self.held, self.cuts, self.over = port, pepsi.free_port(), set(), 0, False
         self.listener = socket.socket()
         self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.listener.bind(("127.0.0.1", self.port))
         self.listener.listen(64)
         t.cleanup(self.down)
         threading.Thread(target=self.accept, daemon=True).start()
+
+    def cut(self):
+        self.cuts += 1
+        self.held.clear()
 
     def down(self):
         self.over = True
@@ -157,8 +161,11 @@ class Proxy:
                     m = re.search(rb"application_name\0([^\0]*)\0", data)
                     if m:
                         name[0] = m.group(1).decode()
+                cuts = self.cuts
                 while not up and name[0] in self.held and not self.over:
                     time.sleep(0.01)
+                if self.cuts != cuts:
+                    break
                 b.sendall(data)
         except OSError:
             pass
