@@ -26,7 +26,7 @@ INSERT INTO pepsi_grant VALUES
     ('pepsi-config', 't', 'config_override', 'SELECT,INSERT,UPDATE,DELETE'),
     ('pepsi-config', 't', 'schema_version', 'SELECT'),
     ('pepsi-config', 't', 'mail_account', 'SELECT,DELETE'),
-    ('pepsi-config', 'c', 'mail_account', 'INSERT (name, password, scram, enabled, senders, messages_hour, messages_day, recipients_hour, recipients_day), UPDATE (password, scram, enabled, senders, messages_hour, messages_day, recipients_hour, recipients_day, changed_at, signed_in_at)'),
+    ('pepsi-config', 'c', 'mail_account', 'INSERT (name, password, scram, enabled, senders, certificates, messages_hour, messages_day, recipients_hour, recipients_day), UPDATE (password, scram, enabled, senders, certificates, messages_hour, messages_day, recipients_hour, recipients_day, changed_at, signed_in_at)'),
     ('pepsi-config', 't', 'alias_map', 'SELECT,INSERT,UPDATE,DELETE'),
     ('pepsi-crypto', 't', 'workqueue', 'SELECT,INSERT,UPDATE,DELETE'),
     ('pepsi-crypto', 't', 'workqueue_body', 'SELECT,INSERT,DELETE'),

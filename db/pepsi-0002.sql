@@ -9,6 +9,8 @@ CREATE TABLE pepsi.mail_account (
     enabled        boolean NOT NULL DEFAULT true,
     senders        text[] NOT NULL DEFAULT '{}'                  -- further sender addresses: "a@b", "@b"; the name itself always
         CHECK (cardinality(senders) <= 64 AND array_position(senders, NULL) IS NULL),
+    certificates   text[] NOT NULL DEFAULT '{}'                  -- of clients, for EXTERNAL: SHA-256 of the DER form, in hexadecimal
+        CHECK (cardinality(certificates) <= 16 AND array_position(certificates, NULL) IS NULL),
     -- Caps: null what [pepsi-signin] says, 0 none.
     messages_hour   integer CHECK (messages_hour >= 0),
     messages_day    integer CHECK (messages_day >= 0),
@@ -18,3 +20,4 @@ CREATE TABLE pepsi.mail_account (
     changed_at     timestamptz NOT NULL DEFAULT now(),           -- by an operator
     signed_in_at   timestamptz                                   -- to about an hour: not worth a write each time
 );
+CREATE INDEX mail_account_certificates ON pepsi.mail_account USING gin (certificates);

@@ -16,18 +16,27 @@ const struct cli_opt_info cli_opts[CLI_N_OPTS] = {
 	[CLI_WAIT] = { "wait", 0, "SECS", "wait at most so long" },
 	[CLI_STAGE] = { "stage", 0, "STAGE", "only messages at this stage" },
 	[CLI_STATUS] = { "status", 0, "STATUS", "only pending, running, paused, failed or timeout" },
-	[CLI_SENDER] = { "sender", 0, "ADDRESS", "only messages from this address" },
+	[CLI_SENDER] = { "sender", 0, "ADDRESS", "only messages from this address; account: what it may send as, @DOMAIN for a whole domain, may be repeated" },
 	[CLI_RECIPIENT] = { "recipient", 0, "ADDRESS", "only messages to this address" },
 	[CLI_LIMIT] = { "limit", 0, "N", "at most so many messages, oldest first" },
 	[CLI_ALL] = { "all", 0, NULL, "every message; needed when nothing else selects" },
 	[CLI_RUNNING] = { "running", 0, NULL, "what the running pepsid uses, instead of the file" },
-	[CLI_MESSAGE] = { "message", 0, "FILE", "the message; - is standard input" },
+	[CLI_MESSAGE] = { "message", 0, "FILE", "a message; - is standard input; may be repeated" },
 	[CLI_FROM] = { "from", 0, "ADDRESS", "its sender; <> is the null sender" },
 	[CLI_TO] = { "to", 0, "ADDRESS", "a recipient; may be repeated" },
 	[CLI_SET] = { "set", 0, "NAME=VALUE", "an option of the stage, or SECTION.NAME=VALUE; may be repeated" },
 	[CLI_ONCE] = { "once", 0, NULL, "one sweep, instead of a service" },
 	[CLI_FAILED_ONLY] = { "failed-only", 0, NULL, "only failed messages, not those that timed out" },
 	[CLI_TIMEOUT_ONLY] = { "timeout-only", 0, NULL, "only messages that timed out, not failed ones" },
+	[CLI_REPEAT] = { "repeat", 0, "N", "all messages so many times, one after the other" },
+	[CLI_FUSED] = { "fused", 0, NULL, "as in the worker of the stage before: ask can_fuse(), then process()" },
+	[CLI_PASSWORD_STDIN] = { "password-stdin", 0, NULL, "the password is one line of standard input; else it is asked for" },
+	[CLI_NO_PASSWORD] = { "no-password", 0, NULL, "no password of its own: PAM, Dovecot, a token or a certificate vouches for it" },
+	[CLI_CERTIFICATE] = { "certificate", 0, "SHA256", "fingerprint of a client certificate that signs in; may be repeated" },
+	[CLI_MESSAGES_PER_HOUR] = { "messages-per-hour", 0, "N", "limit; default: the configuration's; none: no limit" },
+	[CLI_MESSAGES_PER_DAY] = { "messages-per-day", 0, "N", "limit" },
+	[CLI_RECIPIENTS_PER_HOUR] = { "recipients-per-hour", 0, "N", "limit" },
+	[CLI_RECIPIENTS_PER_DAY] = { "recipients-per-day", 0, "N", "limit" },
 };
 
 static int fail(char *err, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
@@ -54,7 +63,7 @@ static int set(struct cli_args *a, enum cli_opt o, const char *value)
 		a->verbose++;
 	if (value)
 		a->value[o] = value;
-	if (CLI_BIT(o) & (CLI_BIT(CLI_TO) | CLI_BIT(CLI_SET))) /* there is room for as many as there are words */
+	if (CLI_BIT(o) & (CLI_BIT(CLI_MESSAGE) | CLI_BIT(CLI_TO) | CLI_BIT(CLI_SET) | CLI_BIT(CLI_SENDER) | CLI_BIT(CLI_CERTIFICATE))) /* there is room for as many as there are words */
 		((struct cli_each *)(uintptr_t)a->each)[a->n_each++] = (struct cli_each){ o, value };
 	return 0;
 }

@@ -11,10 +11,16 @@ enum cli_opt {
 	/* for some */
 	CLI_WAIT, CLI_STAGE, CLI_STATUS, CLI_SENDER, CLI_RECIPIENT, CLI_LIMIT, CLI_ALL, CLI_RUNNING,
 	CLI_MESSAGE, CLI_FROM, CLI_TO, CLI_SET, CLI_ONCE, CLI_FAILED_ONLY, CLI_TIMEOUT_ONLY,
+	CLI_REPEAT, CLI_FUSED,
+	CLI_PASSWORD_STDIN, CLI_NO_PASSWORD, CLI_CERTIFICATE,
+	CLI_MESSAGES_PER_HOUR, CLI_MESSAGES_PER_DAY, CLI_RECIPIENTS_PER_HOUR, CLI_RECIPIENTS_PER_DAY,
 	CLI_N_OPTS
 };
-#define CLI_BIT(o) (1u << (o))
+#define CLI_BIT(o) (UINT64_C(1) << (o))
 #define CLI_GLOBAL (CLI_BIT(CLI_WAIT) - 1u)
+/* What `account set` changes, and `account add` takes, too. */
+#define CLI_ACCOUNT (CLI_BIT(CLI_SENDER) | CLI_BIT(CLI_CERTIFICATE) | CLI_BIT(CLI_MESSAGES_PER_HOUR) | CLI_BIT(CLI_MESSAGES_PER_DAY) | \
+	CLI_BIT(CLI_RECIPIENTS_PER_HOUR) | CLI_BIT(CLI_RECIPIENTS_PER_DAY))
 #define CLI_FILTER (CLI_BIT(CLI_STAGE) | CLI_BIT(CLI_STATUS) | CLI_BIT(CLI_SENDER) | CLI_BIT(CLI_RECIPIENT))
 
 enum { CLI_POSITIONAL_MAX = 4096 };
@@ -28,19 +34,19 @@ struct cli_each {
 struct cli_args {
 	const struct cli_tool *tool;         /* NULL: none named, or only help or version asked */
 	const char *group;                   /* "queue": named without its verb; for help */
-	unsigned set;                        /* CLI_BIT of what was given */
+	uint64_t set;                        /* CLI_BIT of what was given */
 	unsigned verbose;                    /* how many -v */
 	const char *value[CLI_N_OPTS];       /* of options that take one */
 	const char **pos;                    /* operands, from malloc; free() it */
 	size_t n_pos;
-	const struct cli_each *each;         /* of CLI_TO and CLI_SET, in order; in the same allocation as pos */
+	const struct cli_each *each;         /* of CLI_MESSAGE, CLI_TO, CLI_SET, CLI_SENDER and CLI_CERTIFICATE, in order; in the same allocation as pos */
 	size_t n_each;
 };
 
 struct cli;
 struct cli_tool {
 	const char *name, *verb; /* verb NULL: the tool has none */
-	unsigned opts;           /* besides the global ones */
+	uint64_t opts;           /* besides the global ones */
 	size_t min_pos, max_pos;
 	int (*run)(struct cli *c);
 	const char *operands;    /* for the usage: "ID" */

@@ -24,12 +24,22 @@ const struct cli_tool cli_tools[] = {
 	{ "worker", NULL, 0, 1, 1, tool_worker, "STAGE", "run one worker by hand: ids on standard input" },
 	{ "failure-bouncer", NULL, CLI_BIT(CLI_ONCE) | CLI_BIT(CLI_FAILED_ONLY) | CLI_BIT(CLI_TIMEOUT_ONLY), 0, 0,
 	    tool_failure_bouncer, "", "move failed messages to the bounce stage; a service, unless --once" },
+	{ "account", "add", CLI_ACCOUNT | CLI_BIT(CLI_PASSWORD_STDIN) | CLI_BIT(CLI_NO_PASSWORD), 1, 1, tool_account_add, "NAME",
+	    "a new account that may sign in to send mail" },
+	{ "account", "list", 0, 0, 0, tool_account_list, "", "list the accounts" },
+	{ "account", "show", 0, 1, 1, tool_account_show, "NAME", "everything about one, but its password" },
+	{ "account", "passwd", CLI_BIT(CLI_PASSWORD_STDIN), 1, 1, tool_account_passwd, "NAME", "give it another password" },
+	{ "account", "set", CLI_ACCOUNT, 1, 1, tool_account_set, "NAME", "change what it may; none empties a list" },
+	{ "account", "enable", 0, 1, 1, tool_account_enable, "NAME", "let it sign in again" },
+	{ "account", "disable", 0, 1, 1, tool_account_disable, "NAME", "keep it from signing in" },
+	{ "account", "remove", 0, 1, 1, tool_account_remove, "NAME", "remove it" },
 	{ "reload", NULL, 0, 0, 0, tool_reload, "", "make pepsid read its configuration again" },
 	{ "stop", NULL, CLI_BIT(CLI_WAIT), 0, 0, tool_stop, "", "drain and stop pepsid; --wait: until it is gone" },
 	{ "stage", "list", 0, 0, 0, tool_stage_list, "", "list the stage modules along MODULE_PATH" },
 	{ "stage", "describe", 0, 1, 1, tool_stage_describe, "MODULE", "what a stage module is and which options it takes" },
-	{ "stage", "run", CLI_BIT(CLI_MESSAGE) | CLI_BIT(CLI_FROM) | CLI_BIT(CLI_TO) | CLI_BIT(CLI_SET) | CLI_BIT(CLI_STAGE), 1, 1,
-	    tool_stage_run, "MODULE", "one message through a module, without daemon or database" },
+	{ "stage", "run", CLI_BIT(CLI_MESSAGE) | CLI_BIT(CLI_FROM) | CLI_BIT(CLI_TO) | CLI_BIT(CLI_SET) | CLI_BIT(CLI_STAGE) |
+	    CLI_BIT(CLI_REPEAT) | CLI_BIT(CLI_FUSED), 1, 1,
+	    tool_stage_run, "MODULE", "messages through a module, without daemon or database" },
 	{ "version", NULL, 0, 0, 0, tool_version, "", "show the version" },
 	{ "help", NULL, 0, 0, 2, tool_help, "[TOOL]", "show this help, or a tool's" },
 };
@@ -81,7 +91,7 @@ int64_t cli_number(const struct cli *c, const char *what, const char *text, int6
 	return -1;
 }
 
-static void print_options(unsigned set)
+static void print_options(uint64_t set)
 {
 	for (unsigned o = 0; o < CLI_N_OPTS; o++) {
 		char text[64];
@@ -97,7 +107,7 @@ static void print_options(unsigned set)
 /* group NULL: all tools. */
 static int print_help(const char *group, const struct cli_tool *only)
 {
-	unsigned set = 0;
+	uint64_t set = 0;
 	printf("Usage: pepsi %s [OPTIONS]\n\n", group ? group : "TOOL");
 	for (size_t i = 0; i < cli_n_tools; i++) {
 		const struct cli_tool *t = &cli_tools[i];

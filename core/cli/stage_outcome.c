@@ -81,21 +81,23 @@ static void add_line(void *arg, char kind, struct str text)
 	buf_free(&line);
 }
 
-static void add_content(struct json_object *o, const struct trial *t, const struct store_op *op)
+static void add_content(struct json_object *o, const struct wire_item *was, const struct store_op *op)
 {
-	bool headers = op && op->touched & STORE_SET_HEADERS && !str_eq(op->headers, t->item.headers);
-	bool body = op && op->touched & STORE_SET_BODY && !str_eq(op->body, t->item.body);
+	bool headers = op && op->touched & STORE_SET_HEADERS && !str_eq(op->headers, was->headers);
+	bool body = op && op->touched & STORE_SET_BODY && !str_eq(op->body, was->body);
 	struct json_object *l = json_object_new_array();
-	if (headers && diff_unified(t->item.headers, op->headers, add_line, l))
+	if (headers && diff_unified(was->headers, op->headers, add_line, l))
 		json_object_array_add(l, json_object_new_string("out of memory"));
 	json_object_object_add(o, "headers_changed", json_object_new_boolean(headers));
 	json_object_object_add(o, "headers_diff", l);
 	json_object_object_add(o, "body_changed", json_object_new_boolean(body));
-	json_object_object_add(o, "body_octets", json_object_new_int64((int64_t)(body ? op->body.n : t->item.body.n)));
+	json_object_object_add(o, "body_octets", json_object_new_int64((int64_t)(body ? op->body.n : was->body.n)));
 }
 
 static const char *outcome_of(const struct trial_pass *p, const struct store_op *last)
 {
+	if (p->fuse == TRIAL_DECLINES)
+		return "declined";
 	if (p->msg->misuse[0])
 		return "misuse";
 	if (p->rc == PEPSI_RETRY)
@@ -136,6 +138,20 @@ static void add_row(struct json_object *o, const struct pepsi_msg *m, const stru
 	add_state(o, "state_merge", op->state);
 }
 
+static void add_reason(struct json_object *o, const struct trial_pass *p)
+{
+	char text[sizeof p->msg->misuse + 40];
+	if (p->fuse == TRIAL_DECLINES) {
+		add_z(o, "reason", "can_fuse() does not take it: it comes through the queue");
+	} else if (p->fuse == TRIAL_FUSE_BROKEN) {
+		snprintf(text, sizeof text, "can_fuse() may only read: %s", p->msg->misuse);
+		add_z(o, "reason", text);
+	} else {
+		json_object_object_add(o, "returned", json_object_new_int(p->rc));
+		add_z(o, "reason", p->msg->misuse[0] ? p->msg->misuse : p->msg->reason);
+	}
+}
+
 void stage_outcome_report(void *arg, const struct trial_pass *p, struct buf *out)
 {
 	const struct trial *t = arg;
@@ -144,10 +160,11 @@ void stage_outcome_report(void *arg, const struct trial_pass *p, struct buf *out
 	struct json_object *o = json_object_new_object(), *clones = json_object_new_array(), *injected = json_object_new_array();
 	bool split = false;
 	add_z(o, "outcome", outcome_of(p, last));
+	if (p->fuse == TRIAL_FUSES || p->fuse == TRIAL_DECLINES)
+		json_object_object_add(o, "can_fuse", json_object_new_boolean(p->fuse == TRIAL_FUSES));
 	if (p->terminal && p->rc == PEPSI_OK && !m->misuse[0])
 		add_z(o, "terminal", p->terminal);
-	json_object_object_add(o, "returned", json_object_new_int(p->rc));
-	add_z(o, "reason", m->misuse[0] ? m->misuse : m->reason);
+	add_reason(o, p);
 	for (size_t i = 0; i < m->pass.n_ops; i++) {
 		const struct store_op *op = &m->pass.ops[i];
 		if (op->kind == STORE_OP_INJECT)
@@ -162,7 +179,7 @@ void stage_outcome_report(void *arg, const struct trial_pass *p, struct buf *out
 	add_row(o, m, last, split);
 	json_object_object_add(o, "clones", clones);
 	json_object_object_add(o, "injected", injected);
-	add_content(o, t, last && last->kind == STORE_OP_MOVE ? last : NULL);
+	add_content(o, &t->items[p->index], last && last->kind == STORE_OP_MOVE ? last : NULL);
 	buf_addz(out, json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN));
 	json_object_put(o);
 }
@@ -263,6 +280,8 @@ static void print_clone(FILE *f, const char *head, struct json_object *o)
 static void print_outcome(struct json_object *o, FILE *f)
 {
 	struct str outcome = cli_json_text(o, "outcome"), terminal = cli_json_text(o, "terminal"), stage = cli_json_text(o, "stage");
+	if (json_object_get_boolean(json_object_object_get(o, "can_fuse")))
+		print_text(f, "can_fuse", STR("yes"));
 	field(f, "outcome");
 	cli_text_print(f, terminal.n ? terminal : outcome);
 	if (terminal.n && !str_eq(terminal, outcome)) {

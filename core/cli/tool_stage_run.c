@@ -1,10 +1,12 @@
-/* pepsi stage run: one message through one module, without daemon and database. The module runs in a child with a deadline
- * (worker/trial.h); here its configuration is put together, the message is read, and what came of it is printed. */
+/* pepsi stage run: messages through one module, without daemon and database. The module runs in a child with a deadline
+ * (worker/trial.h); here its configuration is put together, the messages are read, and the trial is begun. What came of it:
+ * stage_result.c. */
 #include "base/clock.h"
 #include "cli_internal.h"
 #include "config/schema.h"
 #include "proto/mail/split.h"
 #include "stage_outcome.h"
+#include "stage_result.h"
 #include "worker/worker.h"
 
 #include <errno.h>
@@ -13,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MESSAGE_MAX = 128 * 1024 * 1024, RUNTIME_S = 60, JSON_DEPTH = 256, RCPTS_MAX = 1000 };
+enum { MESSAGE_MAX = 128 * 1024 * 1024, RUNTIME_S = 60, RCPTS_MAX = 1000, MESSAGES_MAX = 10000 };
 
 /* The stage a module runs as when no configuration says another name. */
 #define STAGE_NAME "run"
@@ -154,19 +156,11 @@ static int read_message(const char *file, struct buf *raw)
 	return raw->failed ? cli_fail("%s: larger than %d MiB, or out of memory", file, MESSAGE_MAX >> 20) : CLI_DONE;
 }
 
-static int make_item(struct cli *c, struct buf *raw, struct str *rcpts, struct wire_item *it)
+/* What all messages have in common. */
+static int make_envelope(struct cli *c, struct str *rcpts, struct wire_item *it)
 {
 	const char *from = c->args.value[CLI_FROM], *state = c->args.value[CLI_STATE], *wrong;
-	struct mail_split part;
-	mail_split(buf_str(raw), &part);
-	if (part.unterminated) {
-		buf_addz(raw, "\r\n");
-		mail_split(buf_str(raw), &part);
-	}
-	if (pass_headers_wrong(part.headers, &wrong) || pass_body_wrong(part.body, &wrong))
-		return cli_fail("the message holds %s, which no listener lets in", wrong);
-	*it = (struct wire_item){ .id = 1, .has_content = true, .received_at = clock_wall_us(), .rcpts = rcpts,
-		.headers = part.headers, .body = part.body, .body_size = part.body.n,
+	*it = (struct wire_item){ .has_content = true, .received_at = clock_wall_us(), .rcpts = rcpts,
 		.mail_from = str_from(from ? from : "sender@example.test"), .state = str_from(state ? state : "{}") };
 	for (size_t i = 0; i < c->args.n_each; i++) {
 		if (c->args.each[i].opt != CLI_TO)
@@ -190,129 +184,102 @@ static int make_item(struct cli *c, struct buf *raw, struct str *rcpts, struct w
 	return object ? CLI_DONE : cli_usage(c, "--state: here it is the state of the message, a JSON object such as '{\"dsn\":{}}'");
 }
 
-/* --- the result */
-
-static const char *level_name(int32_t level)
+static int make_item(const char *file, struct buf *raw, const struct wire_item *envelope, struct wire_item *it)
 {
-	static const char *const names[] = { "fault", "error", "warn", "info", "debug" };
-	return names[level + 1];
-}
-
-static struct json_object *parse_report(const struct trial_result *r)
-{
-	struct json_tokener *tok = r->report.n ? json_tokener_new_ex(JSON_DEPTH) : NULL;
-	struct json_object *o = tok ? json_tokener_parse_ex(tok, buf_z(&r->report), (int)r->report.n) : NULL;
-	if (tok)
-		json_tokener_free(tok);
-	if (json_object_is_type(o, json_type_object))
-		return o;
-	json_object_put(o);
-	return NULL;
-}
-
-/* What went wrong with the module itself; "" when nothing did. */
-static void trouble(const struct trial_result *r, int64_t runtime_ms, char *out, size_t size)
-{
-	out[0] = 0;
-	if (r->end == TRIAL_CRASHED)
-		snprintf(out, size, "the module crashed in %s() with signal %d (%s)", r->during, r->code, strsignal(r->code));
-	else if (r->end == TRIAL_EXITED)
-		snprintf(out, size, "the module ended its process in %s(), exit status %d", r->during, r->code);
-	else if (r->end == TRIAL_LATE)
-		snprintf(out, size, "the module was still in %s() after %.1f s and was killed (MAX_RUNTIME)", r->during,
-		    (double)runtime_ms / 1000);
-	else if (r->end == TRIAL_FAILED)
-		snprintf(out, size, "%s", r->why);
-	else if (r->end == TRIAL_REFUSED)
-		snprintf(out, size, "the module did not get to process(): %s", r->during);
-}
-
-static void print_json(struct json_object *o, const struct module_info *m, const struct trial_result *r, const char *wrong)
-{
-	static const char *const ends[] = { "done", "refused", "crashed", "exited", "late", "failed" };
-	struct json_object *log = json_object_new_array(), *clean;
-	json_object_object_add(o, "module", json_object_new_string(m->name));
-	json_object_object_add(o, "end", json_object_new_string(ends[r->end]));
-	if (wrong[0]) {
-		json_object_object_add(o, "during", json_object_new_string(r->during));
-		json_object_object_add(o, "error", json_object_new_string(wrong));
+	struct mail_split part;
+	const char *wrong;
+	int rc = read_message(file, raw);
+	if (rc != CLI_DONE)
+		return rc;
+	mail_split(buf_str(raw), &part);
+	if (part.unterminated) {
+		buf_addz(raw, "\r\n");
+		mail_split(buf_str(raw), &part);
 	}
-	for (size_t i = 0; i < r->n_notes; i++) {
-		struct json_object *l = json_object_new_object();
-		json_object_object_add(l, "level", json_object_new_string(level_name(r->notes[i].level)));
-		json_object_object_add(l, "text", json_object_new_string(r->notes[i].text));
-		json_object_array_add(log, l);
-	}
-	json_object_object_add(o, "log", log);
-	json_object_object_add(o, "open_us", json_object_new_int64(r->open_us));
-	json_object_object_add(o, "process_us", json_object_new_int64(r->process_us));
-	clean = stage_outcome_clean(o);
-	cli_json_print(clean);
-	json_object_put(clean);
+	if (pass_headers_wrong(part.headers, &wrong) || pass_body_wrong(part.body, &wrong))
+		return cli_fail("%s: the message holds %s, which no listener lets in", file, wrong);
+	*it = *envelope;
+	it->headers = part.headers;
+	it->body = part.body;
+	it->body_size = part.body.n;
+	return CLI_DONE;
 }
 
-static void print_text(struct json_object *o, const struct module_info *m, const struct trial_result *r, const char *wrong)
-{
-	printf("%-11s", "module");
-	cli_text_print(stdout, str_from(m->name));
-	putchar(' ');
-	cli_text_print(stdout, str_from(m->version ? m->version : "?"));
-	printf(", stage ABI %u.%u\n", m->abi_major, m->abi_minor);
-	if (o)
-		stage_outcome_print(o, stdout);
-	if (wrong[0])
-		printf("%-11s%s\n", "trouble", wrong);
-	for (size_t i = 0; i < r->n_notes; i++) {
-		printf("%-11s%s: ", "log", level_name(r->notes[i].level));
-		cli_text_print(stdout, str_from(r->notes[i].text));
-		putchar('\n');
-	}
-	if (r->notes_lost)
-		printf("%-11sfurther lines were dropped\n", "log");
-	if (r->open_us >= 0)
-		printf("%-11sopen %.3f ms", "time", (double)r->open_us / 1000);
-	if (r->process_us >= 0)
-		printf(", process %.3f ms", (double)r->process_us / 1000);
-	if (r->open_us >= 0)
-		putchar('\n');
-}
-
-static int run(struct cli *c, const struct config *conf, const char *path, const char *stage, const struct module_info *m,
-    struct buf *raw)
+/* The messages in the order of the command line, that as often as --repeat says. */
+static int make_items(struct cli *c, struct stage_messages *m)
 {
 	static struct str rcpts[RCPTS_MAX];
+	struct wire_item envelope;
+	const char *repeat = c->args.value[CLI_REPEAT];
+	int64_t times = repeat ? cli_number(c, "--repeat", repeat, 1, MESSAGES_MAX) : 1;
+	int rc = times < 0 ? CLI_USAGE : make_envelope(c, rcpts, &envelope);
+	if (rc != CLI_DONE)
+		return rc;
+	size_t n_stdin = 0;
+	for (size_t i = 0; i < c->args.n_each; i++) {
+		m->n_files += c->args.each[i].opt == CLI_MESSAGE;
+		n_stdin += c->args.each[i].opt == CLI_MESSAGE && !strcmp(c->args.each[i].value, "-");
+	}
+	if (n_stdin > 1)
+		return cli_usage(c, "--message -: standard input can be read once");
+	if ((int64_t)m->n_files * times > MESSAGES_MAX)
+		return cli_usage(c, "more than %d messages", MESSAGES_MAX);
+	m->n = m->n_files * (size_t)times;
+	m->files = calloc(m->n_files, sizeof *m->files);
+	m->raw = calloc(m->n_files, sizeof *m->raw);
+	m->items = calloc(m->n, sizeof *m->items);
+	if (!m->files || !m->raw || !m->items)
+		return cli_fail("out of memory");
+	for (size_t i = 0, k = 0; i < c->args.n_each && rc == CLI_DONE; i++) {
+		if (c->args.each[i].opt != CLI_MESSAGE)
+			continue;
+		m->files[k] = c->args.each[i].value;
+		m->raw[k] = BUF_INIT(MESSAGE_MAX);
+		rc = make_item(m->files[k], &m->raw[k], &envelope, &m->items[k]);
+		k++;
+	}
+	for (size_t i = 0; i < m->n && rc == CLI_DONE; i++) {
+		m->items[i] = m->items[i % m->n_files];
+		m->items[i].id = (int64_t)i + 1;
+	}
+	return rc;
+}
+
+static void free_items(struct stage_messages *m)
+{
+	for (size_t i = 0; i < m->n_files && m->raw; i++)
+		buf_free(&m->raw[i]);
+	free(m->raw);
+	free(m->files);
+	free(m->items);
+}
+
+static int run(struct cli *c, const struct config *conf, const char *path, const char *stage, const struct module_info *info,
+    struct stage_messages *m)
+{
 	struct trial t = { .path = path, .c = conf, .stage = stage, .any_stage = !(c->args.set & CLI_BIT(CLI_CONFIG)),
-		.report = stage_outcome_report, .arg = &t };
+		.fused = c->args.set & CLI_BIT(CLI_FUSED), .report = stage_outcome_report, .arg = &t };
 	struct trial_result r;
-	char section[160], wrong[600];
+	char section[160];
 	snprintf(section, sizeof section, "stage-%s", stage);
 	const struct config_value *v = config_get(conf, section, "MAX_RUNTIME");
 	t.runtime_ms = (v ? config_int(conf, section, "MAX_RUNTIME") : RUNTIME_S) * 1000;
-	int rc = make_item(c, raw, rcpts, &t.item);
+	int rc = make_items(c, m);
 	if (rc != CLI_DONE)
 		return rc;
+	t.items = m->items;
+	t.n_items = m->n;
 	fflush(stdout);
 	trial_run(&t, &r);
-	struct json_object *o = parse_report(&r);
-	trouble(&r, t.runtime_ms, wrong, sizeof wrong);
-	if (!o && r.end == TRIAL_DONE)
-		snprintf(wrong, sizeof wrong, "the module spoilt the memory of its process: the outcome cannot be read");
-	rc = wrong[0] || str_eq(cli_json_text(o, "outcome"), STR("misuse")) ? CLI_FAILED : CLI_DONE;
-	if (c->json && !o)
-		o = json_object_new_object();
-	if (c->json)
-		print_json(o, m, &r, wrong);
-	else
-		print_text(o, m, &r, wrong);
-	json_object_put(o);
+	rc = stage_result_print(c, info, &t, m, &r);
 	trial_result_free(&r);
 	return rc;
 }
 
 int tool_stage_run(struct cli *c)
 {
-	struct module_info m = { .name = NULL };
-	struct buf raw = BUF_INIT(MESSAGE_MAX);
+	struct module_info info = { .name = NULL };
+	struct stage_messages m = { .n = 0 };
 	char program[256], section[160];
 	const char *stage = c->args.value[CLI_STAGE] ? c->args.value[CLI_STAGE] : STAGE_NAME;
 	if (!c->args.value[CLI_MESSAGE])
@@ -323,20 +290,20 @@ int tool_stage_run(struct cli *c)
 	if (!path)
 		return CLI_FAILED;
 	int rc = CLI_FAILED;
-	worker_describe(program, path, NULL, NULL, &m);
-	if (m.error) {
-		cli_fail("%s: %s", path, m.error);
+	worker_describe(program, path, NULL, NULL, &info);
+	if (info.error) {
+		cli_fail("%s: %s", path, info.error);
 	} else {
 		const char *state = c->args.value[CLI_STATE]; /* the message's here, not the daemon's folder */
 		c->args.value[CLI_STATE] = NULL;
-		struct config *conf = configure(c, section, &m, &rc);
+		struct config *conf = configure(c, section, &info, &rc);
 		c->args.value[CLI_STATE] = state;
-		if (conf && !(rc = read_message(c->args.value[CLI_MESSAGE], &raw)))
-			rc = run(c, conf, path, stage, &m, &raw);
+		if (conf)
+			rc = run(c, conf, path, stage, &info, &m);
 		config_free(conf);
 	}
-	buf_free(&raw);
-	module_info_free(&m);
+	free_items(&m);
+	module_info_free(&info);
 	free(path);
 	return rc;
 }

@@ -65,6 +65,49 @@ static void print_stages(struct json_object *stages)
 	cli_table_print(&t, stdout);
 }
 
+/* Only those that want attention. */
+static void print_certificates(struct json_object *ingress)
+{
+	struct json_object *all = NULL;
+	if (!json_object_object_get_ex(ingress, "certificates", &all) || !json_object_is_type(all, json_type_array))
+		return;
+	for (size_t i = 0; i < json_object_array_length(all); i++) {
+		struct json_object *c = json_object_array_get_idx(all, i);
+		int64_t left = cli_json_int(c, "not_after") - clock_wall_us() / US_PER_S;
+		char span[64];
+		if (!is_true(c, "expires_soon") && is_true(c, "names_host"))
+			continue;
+		fputs("tls       listener ", stdout);
+		cli_text_print(stdout, cli_json_text(c, "listener"));
+		fputs(": certificate ", stdout);
+		cli_text_print(stdout, cli_json_text(c, "file"));
+		if (is_true(c, "expires_soon")) {
+			cli_text_duration(span, sizeof span, left < 0 ? -left : left);
+			printf(left < 0 ? " expired %s ago" : " expires in %s", span);
+		}
+		if (!is_true(c, "names_host"))
+			printf("%s is not valid for HOSTNAME, nor is another of this listener", is_true(c, "expires_soon") ? " and" : "");
+		putchar('\n');
+	}
+}
+
+/* Where nobody ever could and nobody tried there is nothing to tell. */
+static void print_signin(struct json_object *ingress)
+{
+	static const char *const keys[] = { "ok", "failed", "throttled", "temporary", "in_flight", "waiting" };
+	struct json_object *s = NULL;
+	bool any = false;
+	if (!json_object_object_get_ex(ingress, "signin", &s) || !json_object_is_type(s, json_type_object))
+		return;
+	for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+		any = any || cli_json_int(s, keys[i]);
+	if (!any && !is_true(s, "up"))
+		return;
+	print_counts("sign-ins", s, keys, sizeof keys / sizeof *keys);
+	if (!is_true(s, "up"))
+		puts("          not possible at the moment: the admin child is away");
+}
+
 static void print_dns(struct json_object *dns)
 {
 	struct json_object *servers = NULL;
@@ -101,8 +144,11 @@ static void print_status(struct json_object *o)
 	if (json_object_object_get_ex(o, "queue", &queue))
 		print_counts("queue", queue, queue_keys, sizeof queue_keys / sizeof *queue_keys);
 	print_counts("messages", o, ended_keys, sizeof ended_keys / sizeof *ended_keys);
-	if (json_object_object_get_ex(o, "ingress", &ingress) && json_object_is_type(ingress, json_type_object))
+	if (json_object_object_get_ex(o, "ingress", &ingress) && json_object_is_type(ingress, json_type_object)) {
 		print_counts("smtp", ingress, smtp_keys, sizeof smtp_keys / sizeof *smtp_keys);
+		print_signin(ingress);
+		print_certificates(ingress);
+	}
 	if (json_object_object_get_ex(o, "dns", &dns) && json_object_is_type(dns, json_type_object))
 		print_dns(dns);
 	if (json_object_object_get_ex(o, "stages", &stages))

@@ -331,7 +331,10 @@ static size_t roles(const struct table *t, struct cluster_account *out, size_t m
 	if (geteuid() == 0)
 		out[n++] = (struct cluster_account){ "root", all };
 	if (strcmp(t->reactor.name, t->cluster.name))
-		out[n++] = (struct cluster_account){ t->reactor.name, "pepsi,pepsi-ingress,pepsi-httpd" };
+		out[n++] = (struct cluster_account){ t->reactor.name, strcmp(t->signin.name, t->reactor.name) ? "pepsi,pepsi-ingress,pepsi-httpd" :
+			"pepsi,pepsi-ingress,pepsi-httpd,pepsi-config" };
+	if (strcmp(t->signin.name, t->cluster.name) && strcmp(t->signin.name, t->reactor.name) && strcmp(t->signin.name, "root"))
+		out[n++] = (struct cluster_account){ t->signin.name, "pepsi-config" };
 	for (size_t i = 0; i < t->n_stages && n < max; i++) {
 		const char *name = t->stages[i].account.name;
 		bool known = false;

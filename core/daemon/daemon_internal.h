@@ -7,6 +7,7 @@
  *   inherited.c sockets that systemd passed
  *   grant.c     what a reload needs root for: new sockets, renewed keys
  *   reactor.c   wires ingress, dispatcher and admin to one event loop
+ *   signin.c    the admin child beside the reactor
  *   channel.c   the messages between spawner and reactor */
 #ifndef PEPSI_DAEMON_INTERNAL_H
 #define PEPSI_DAEMON_INTERNAL_H
@@ -36,6 +37,7 @@ enum channel_op {
 	CH_GRANT,       /* descriptor: where the sockets and files of that configuration come from (grant.c), or none */
 	CH_FAULTS,      /* descriptor: memfd with the faults of a configuration that was refused */
 	CH_STOP,        /* drain and leave */
+	CH_SIGNIN,      /* descriptor: the reactor's end of a (new) admin child's channel */
 };
 struct channel_msg {
 	uint32_t op, token;
@@ -80,6 +82,8 @@ struct table {
 	bool embedded;
 	unsigned max_connections;       /* of the private cluster */
 	struct account reactor, cluster;
+	struct account signin, pam_account; /* of the admin child, and of the process that asks PAM for it */
+	bool pam;                       /* there is one */
 	struct table_stage stages[TABLE_STAGES_MAX];
 	size_t n_stages;
 };
@@ -127,6 +131,18 @@ void grants_free(struct grants *g); /* accepts NULL; not from inside done */
 void grants_release(struct grants *g);
 /* What has come, as a supply; g outlives it. */
 struct ingress_supply grants_supply(struct grants *g);
+
+/* ---- signin.c */
+struct signin_child {
+	pid_t pid;             /* 0: there is none */
+	int64_t at;            /* when to start it; 0: not wanted now */
+	int64_t born, pause_us;
+};
+/* Forks it; begin(fd) is what every child does first, and gives the descriptor back. The reactor's end of its channel; -1: failed,
+ * and s->at says when to try again. */
+int signin_spawn(struct signin_child *s, const struct boot *b, struct str blob, const struct table *t, int (*begin)(int keep));
+/* It was waited for. wanted: we ended it. Else s->at is set. */
+void signin_died(struct signin_child *s, int status, bool wanted);
 
 /* ---- spawner.c */
 int spawner_run(const struct boot *b, struct buf *blob, struct table *t);

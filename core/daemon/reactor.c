@@ -329,6 +329,10 @@ static void on_channel(evutil_socket_t sock, short what, void *arg)
 			buf_free(&text);
 			break;
 		}
+		case CH_SIGNIN:
+			ingress_signin(r->ingress, fd); /* the former child, if it still lives, sees the end of its channel */
+			fd = -1;
+			break;
 		case CH_STOP:
 			stop(r);
 			break;

@@ -51,6 +51,8 @@ struct spawner {
 	int64_t reactor_at, postgres_at, schema_at; /* when to start; 0: not wanted now */
 	int64_t deaths[REACTOR_DEATHS];
 	unsigned n_deaths, postgres_tries;
+	struct signin_child signin;
+	bool signin_ended;     /* by us */
 	int status;
 };
 
@@ -110,6 +112,35 @@ static int make_pair(int sv[2])
 	return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv);
 }
 
+/* ---- the admin child */
+
+static int begin_signin(int keep)
+{
+	return child_begin(keep, NULL);
+}
+
+static void start_signin(struct spawner *s)
+{
+	struct channel_msg m = { .op = CH_SIGNIN };
+	int fd = signin_spawn(&s->signin, s->boot, buf_str(s->blob), s->t, begin_signin);
+	if (fd < 0)
+		return;
+	tell_reactor(s, &m, fd);
+	close(fd);
+}
+
+/* Another one follows when this one has been waited for: with the reactor, or a new configuration. */
+static void end_signin(struct spawner *s)
+{
+	s->signin.at = 0;
+	if (!s->signin.pid)
+		return;
+	s->signin_ended = true;
+	kill(s->signin.pid, SIGKILL); /* nothing in it is worth a farewell: what was under way fails for now */
+}
+
+/* ---- the reactor */
+
 static void start_reactor(struct spawner *s)
 {
 	int sv[2];
@@ -136,6 +167,8 @@ static void start_reactor(struct spawner *s)
 	}
 	s->reactor = pid;
 	s->channel = sv[0];
+	if (!s->signin.pid)
+		s->signin.at = 1;
 }
 
 static void worker_child(struct spawner *s, const struct table_stage *st, int fd, pid_t parent)
@@ -251,6 +284,7 @@ static void reload(struct spawner *s)
 		tell_reactor(s, &m, fd);
 		if (fd >= 0)
 			close(fd);
+		end_signin(s); /* and one with the new configuration */
 	}
 	if (r)
 		buf_free_secret(&blob);
@@ -302,6 +336,7 @@ static void reactor_died(struct spawner *s, int status)
 		close(s->channel);
 	s->channel = -1;
 	kill_workers(s);
+	end_signin(s);
 	if (s->stopping)
 		return;
 	if (WIFEXITED(status) && WEXITSTATUS(status) == EXIT_CONFIG_REFUSED) {
@@ -369,6 +404,11 @@ static void child_exited(struct spawner *s, pid_t pid, int status)
 		/* with the database away mail is answered 451, which is better than nobody there */
 		if (!s->reactor && !s->reactor_at)
 			s->reactor_at = 1;
+	} else if (pid == s->signin.pid) {
+		signin_died(&s->signin, status, s->signin_ended || s->stopping || !s->reactor);
+		if (s->signin_ended && s->reactor)
+			s->signin.at = 1;
+		s->signin_ended = false;
 	} else {
 		for (size_t i = 0; i < s->n_workers; i++)
 			if (s->workers[i] == pid) {
@@ -423,6 +463,8 @@ static void start_due(struct spawner *s, int64_t now)
 		s->schema = boot_schema(s->t, &s->paths, buf_str(s->blob));
 	if (!s->reactor && s->reactor_at && s->reactor_at <= now)
 		start_reactor(s);
+	if (s->reactor && !s->signin.pid && due(&s->signin.at, now))
+		start_signin(s);
 }
 
 /* Returns true when all is down. */
@@ -438,7 +480,8 @@ static bool stop_step(struct spawner *s, int64_t now)
 	if (s->schema)
 		kill(s->schema, SIGKILL);
 	kill_workers(s);
-	if (s->n_workers || s->schema || s->prepare)
+	end_signin(s);
+	if (s->n_workers || s->schema || s->prepare || s->signin.pid)
 		return false;
 	if (s->postgres) {
 		if (!s->cluster_stopping) {
@@ -529,7 +572,7 @@ int spawner_run(const struct boot *b, struct buf *blob, struct table *t)
 		start_due(&s, now);
 		if (s.stopping && stop_step(&s, now))
 			break;
-		bool timed = s.stopping || s.reactor_at || s.postgres_at || s.schema_at;
+		bool timed = s.stopping || s.reactor_at || s.postgres_at || s.schema_at || s.signin.at;
 		p[1].fd = s.channel;
 		if (poll(p, 2, timed ? 50 : -1) < 0 && errno != EINTR)
 			break;

@@ -38,6 +38,15 @@ static int choose(struct account *ret, const struct config *c, const char *secti
 	return 0;
 }
 
+static bool has_word(const char *list, const char *word)
+{
+	struct str rest = str_from(list), w;
+	while (str_word(&rest, " \t,", &w))
+		if (str_ieq(w, str_from(word)))
+			return true;
+	return false;
+}
+
 int table_make(struct table *t, const struct config *c, struct config_faults *faults)
 {
 	const char *section, *pg = config_str(c, "pepsi-postgres", "CONFIG");
@@ -55,6 +64,10 @@ int table_make(struct table *t, const struct config *c, struct config_faults *fa
 	t->embedded = !pg || !*pg;
 	bad |= choose(&t->cluster, c, "pepsi", "USER", "pepsi", NULL, faults);
 	bad |= choose(&t->reactor, c, "pepsi", "REACTOR_USER", "pepsi-reactor", &t->cluster, faults);
+	bad |= choose(&t->signin, c, "pepsi-signin", "USER", "pepsi-config", &t->cluster, faults);
+	t->pam = has_word(config_str(c, "pepsi-signin", "BACKENDS"), "pam");
+	if (t->pam)
+		bad |= choose(&t->pam_account, c, "pepsi-signin", "PAM_USER", "root", &t->cluster, faults);
 	t->max_connections = 20;
 	for (size_t i = 0; (section = config_section(c, i)); i++) {
 		if (strncasecmp(section, "stage-", 6) || !section[6])

@@ -17,7 +17,7 @@
 enum { REFUSAL_LINES_A_SECOND = 20, SESSION_OCTETS = 16 * 1024, GIVE_BACK_OCTETS = 32 * 1024 * 1024 };
 
 const char *const refusal_names[REFUSED_N] = { "relay", "database", "memory", "disk", "headers", "loop", "content",
-	"connections", "address", "row", "drain", "early-talk", "proxy", "auth" };
+	"connections", "address", "row", "drain", "early-talk", "proxy", "auth", "sender" };
 
 /* --- beginning and end --- */
 
@@ -33,6 +33,7 @@ struct ingress *ingress_new(const struct config *c, const struct ingress_supply 
 		return NULL;
 	}
 	in->resume_tail = &in->resume_head;
+	in->signin_fd = -1;
 	clients_init(&in->clients);
 	shared_settings_read(&in->set, c, faults);
 	for (size_t i = 0; (section = config_section(c, i)); i++) {
@@ -70,6 +71,9 @@ void ingress_free(struct ingress *in)
 		session_free(s);
 	}
 	proxied_free_all(in);
+	auth_free(in->auth);
+	if (in->signin_fd >= 0)
+		close(in->signin_fd);
 	admit_free(in->admit);
 	listening_free_all(in);
 	net_tickets_unref(in->tickets);
@@ -199,6 +203,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	look_at_disk(in);
 	int64_t now = clock_mono_us();
 	ingress_sweep(in, now);
+	auth_sweep(in->auth, now);
 	proxied_sweep(in, now);
 	certificates_watch(in, now);
 	give_back(in);
@@ -258,10 +263,11 @@ static void log_outcome(struct ingress *in, const struct session *s, const struc
 		if (log_max() >= LOG_LV_INFO)
 			log_info(NULL,
 			    "id=%lld event=accepted session=%llu listener=%s client=%s helo=%s from=%s "
-			    "rcpts=%zu size=%llu%s",
+			    "rcpts=%zu size=%llu%s%s%s",
 			    (long long)m->id, (unsigned long long)s->id, s->terms->name, s->peer.text,
 			    log_q(buf_str(&s->helo)), log_q(m->mail_from), m->n_rcpts,
-			    (unsigned long long)m->spool.size, s->conn ? "" : " client_gone=1");
+			    (unsigned long long)m->spool.size, m->chunked ? " chunked=1" : "",
+			    m->body == SMTP_BODY_BINARYMIME ? " body=BINARYMIME" : "", s->conn ? "" : " client_gone=1");
 		return;
 	}
 	ingress_refused(in, s, rc == STORE_AWAY ? REFUSED_DATABASE : rc == STORE_FULL ? REFUSED_MEMORY : REFUSED_ROW,
@@ -342,6 +348,8 @@ static void use_settings(struct ingress *in)
 	in->house.max = in->set.message_memory;
 	if (in->admit)
 		admit_limits(in->admit, in->set.batch_rows, in->set.batch_octets);
+	if (in->auth)
+		auth_settings(in->auth, &in->set.auth);
 	/* now, as the account that will write into it */
 	if ((mkdir(in->house.dir, 0700) && errno != EEXIST) || access(in->house.dir, W_OK | X_OK))
 		log_error(NULL,
@@ -357,10 +365,14 @@ int ingress_start_with(struct ingress *in, struct event_base *base, const struct
 	in->base = base;
 	in->sink = *sink;
 	in->admit = admit_new(base, be, sink, ingress_admitted, in);
+	in->auth = auth_new(in, &in->set.auth);
+	if (in->auth)
+		auth_peer(in->auth, in->signin_fd);
+	in->signin_fd = -1;
 	in->tick = event_new(base, -1, EV_PERSIST, on_tick, in);
 	in->resume = event_new(base, -1, 0, on_resume, in);
 	in->wake = evtimer_new(base, on_wake, in);
-	if (!in->admit || !in->tick || !in->resume || !in->wake || event_add(in->tick, &second))
+	if (!in->admit || !in->auth || !in->tick || !in->resume || !in->wake || event_add(in->tick, &second))
 		return -1;
 	use_settings(in);
 	look_at_disk(in);
@@ -368,7 +380,19 @@ int ingress_start_with(struct ingress *in, struct event_base *base, const struct
 		if (listening_start(l))
 			return -1;
 	in->started = true;
+	certificates_watch(in, clock_mono_us());
 	return 0;
+}
+
+void ingress_signin(struct ingress *in, int fd)
+{
+	if (in->auth) {
+		auth_peer(in->auth, fd);
+		return;
+	}
+	if (in->signin_fd >= 0)
+		close(in->signin_fd);
+	in->signin_fd = fd;
 }
 
 void ingress_reload(struct ingress *in, const struct config *c, const struct ingress_supply *supply, struct config_faults *faults)
@@ -398,6 +422,7 @@ void ingress_reload(struct ingress *in, const struct config *c, const struct ing
 	}
 	listening_sweep(in);
 	in->certificates_us = 0;
+	certificates_watch(in, clock_mono_us());
 }
 
 static void on_drain_end(evutil_socket_t fd, short what, void *arg)

@@ -50,6 +50,9 @@ void ingress_dns(struct ingress *in, struct net_dns *dns);
  * large: n_large more for large messages, so that small ones do not wait for them; two are put to use. */
 int ingress_start(struct ingress *in, struct event_base *base, struct store_conn *admission, struct store_conn *const *large,
     unsigned n_large, const struct ingress_sink *sink);
+/* The admin child, which knows who may sign in, listens at the other end of fd (SOCK_SEQPACKET, proto/wire/signin.h; taken,
+ * non-blocking), or it is gone: -1. Sign-ins get 454 while there is none. */
+void ingress_signin(struct ingress *in, int fd);
 /* The admission connection came or went (the state callback of store_conn is the reactor's). */
 void ingress_database(struct ingress *in, bool up);
 /* New configuration: limits, networks and certificates for new sessions; sockets that came are opened, those that went

@@ -4,10 +4,12 @@
 #define INGRESS_INTERNAL_H
 
 #include "admit.h"
+#include "auth.h"
 #include "clients.h"
 #include "ingress.h"
 #include "listening.h"
 #include "proxied.h"
+#include "reverse.h"
 #include "session.h"
 #include "settings.h"
 
@@ -27,9 +29,24 @@ enum refusal {
 	REFUSED_EARLY,       /* 554 5.5.1: the client talked before the banner */
 	REFUSED_PROXY,       /* closed: no valid PROXY header where one was due */
 	REFUSED_AUTH,        /* 530 5.7.0: not signed in where that is a must */
+	REFUSED_SENDER,      /* 553 5.7.1: an address of somebody else's */
 	REFUSED_N
 };
 extern const char *const refusal_names[REFUSED_N];
+
+/* Extensions a message (or a session: XCLIENT) made use of; the label of pepsi_smtp_extension_total. */
+enum used {
+	USED_CHUNKING,
+	USED_BINARYMIME,
+	USED_SMTPUTF8,
+	USED_PRDR,
+	USED_REQUIRETLS,
+	USED_DELIVERBY,
+	USED_FUTURERELEASE,
+	USED_MT_PRIORITY,
+	USED_XCLIENT,
+	USED_N
+};
 
 struct ingress {
 	struct event_base *base;
@@ -40,6 +57,8 @@ struct ingress {
 	struct ingress_sink sink;
 	struct net_dns *dns;         /* NULL: nothing is looked up (tests) */
 	struct admit *admit;
+	struct auth *auth;           /* from the start on */
+	int signin_fd;               /* of an admin child that was there before it; -1 */
 	struct store_conn *admission, *large[ADMIT_LARGE_MAX];
 	bool database_up, started;
 	bool disk_low;
@@ -71,8 +90,9 @@ struct ingress {
 	uint64_t refusals_unlogged;
 
 	/* counters since start */
+	uint64_t iprev[IPREV_PERMERROR + 1];
 	uint64_t connections, accepted, octets, rejected[REFUSED_N], timeouts, tls, tls_failed, tls_resumed, orphans,
-	    proxied_total;
+	    proxied_total, used[USED_N];
 };
 
 /* ingress_start() with any database behind it. */

@@ -4,6 +4,7 @@
 #include "json.h"
 #include "proto/mail/received.h"
 #include "proxied.h"
+#include "reverse.h"
 #include "session.h"
 
 #include <stdio.h>
@@ -62,6 +63,32 @@ static void put_dsn(struct buf *out, const struct smtp_transaction *tx)
 	buf_addc(out, '}');
 }
 
+/* What the extensions of MAIL promise beyond this hop (pepsi.state(7)); times as seconds since 1970. */
+static void put_wishes(struct buf *out, const struct smtp_transaction *tx)
+{
+	if (tx->hold_until) {
+		json_put_key(out, "hold");
+		buf_addc(out, '{');
+		json_put_key(out, "until");
+		buf_addf(out, "%lld}", (long long)tx->hold_until);
+	}
+	if (tx->deliver_mode) {
+		json_put_key(out, "deliver_by");
+		buf_addc(out, '{');
+		json_put_key(out, "at");
+		buf_addf(out, "%lld", (long long)tx->deliver_at);
+		json_put_member(out, "mode", tx->deliver_mode == 'R' ? STR("R") : STR("N"));
+		json_put_bool(out, "trace", tx->deliver_trace);
+		buf_addc(out, '}');
+	}
+	if (tx->has_priority) {
+		json_put_key(out, "priority");
+		buf_addf(out, "%d", tx->priority);
+	}
+	if (tx->require_tls)
+		json_put_bool(out, "require_tls", true);
+}
+
 int message_take(struct message *m, const struct smtp_transaction *tx)
 {
 	size_t n = tx->mail_from.n;
@@ -69,6 +96,7 @@ int message_take(struct message *m, const struct smtp_transaction *tx)
 		n += tx->rcpts[i].address.n;
 	m->text = BUF_INIT(n);
 	m->dsn = BUF_INIT(STATE_MAX);
+	m->wishes = BUF_INIT(1024);
 	if (!buf_room(&m->text, n))
 		return -1;
 	m->rcpts = calloc(tx->n_rcpts ? tx->n_rcpts : 1, sizeof *m->rcpts);
@@ -83,9 +111,11 @@ int message_take(struct message *m, const struct smtp_transaction *tx)
 	}
 	m->n_rcpts = tx->n_rcpts;
 	m->smtputf8 = tx->smtputf8;
-	m->body_8bit = tx->body == SMTP_BODY_8BITMIME;
+	m->body = tx->body;
+	m->chunked = tx->chunked;
 	put_dsn(&m->dsn, tx);
-	return m->text.failed || m->dsn.failed ? -1 : 0;
+	put_wishes(&m->wishes, tx);
+	return m->text.failed || m->dsn.failed || m->wishes.failed ? -1 : 0;
 }
 
 /* RFC 3848; RFC 6531 §4.3 for the UTF8 forms, which are extended by nature. */
@@ -130,6 +160,19 @@ static void put_proxy(struct buf *out, const struct proxy_info *via)
 	buf_addc(out, '}');
 }
 
+static struct str body_name(enum smtp_body b)
+{
+	switch (b) {
+	case SMTP_BODY_7BIT:
+		break;
+	case SMTP_BODY_8BITMIME:
+		return STR("8BITMIME");
+	case SMTP_BODY_BINARYMIME:
+		return STR("BINARYMIME");
+	}
+	return STR("7BIT");
+}
+
 static void put_state(struct buf *out, const struct message *m, const struct session *s)
 {
 	buf_addz(out, "{\"origin\":{");
@@ -137,16 +180,26 @@ static void put_state(struct buf *out, const struct message *m, const struct ses
 	json_put_key(out, "port");
 	buf_addf(out, "%u", s->peer.port);
 	json_put_member(out, "helo", buf_str(&s->helo));
+	if (s->rdns.n)
+		json_put_member(out, "rdns", buf_str(&s->rdns));
+	if (reverse_result(s) != IPREV_NONE)
+		json_put_member(out, "iprev", str_from(iprev_result_name(reverse_result(s))));
 	json_put_bool(out, "esmtp", s->esmtp);
 	json_put_bool(out, "smtputf8", m->smtputf8);
-	json_put_member(out, "body", m->body_8bit ? STR("8BITMIME") : STR("7BIT"));
+	json_put_member(out, "body", body_name(m->body));
 	json_put_member(out, "listener", str_from(s->terms->name));
+	if (s->login.n)
+		json_put_member(out, "account", buf_str(&s->login));
 	if (s->tls_protocol)
 		put_tls(out, s);
 	if (s->via)
 		put_proxy(out, s->via);
 	json_put_member(out, "authserv_id", str_from(s->terms->hostname));
 	buf_addc(out, '}');
+	if (m->wishes.n) {
+		buf_addc(out, ',');
+		buf_adds(out, buf_str(&m->wishes));
+	}
 	if (m->dsn.n) {
 		json_put_key(out, "dsn");
 		buf_adds(out, buf_str(&m->dsn));
@@ -180,13 +233,16 @@ int message_compose(struct message *m, int64_t now_us)
 	    buf_adds(&m->headers, buf_str(&m->spool.head)))
 		return -1;
 	put_state(&m->state, m, s);
-	net_addr_sender_key(&s->peer, m->sender_key);
+	if (s->login.n)
+		snprintf(m->sender_key, sizeof m->sender_key, "%.*s", STR_ARG(buf_str(&s->login)));
+	else
+		net_addr_sender_key(&s->peer, m->sender_key);
 	return m->state.failed ? -1 : 0;
 }
 
 size_t message_octets(const struct message *m)
 {
-	return m->spool.head.n + (size_t)spool_body_size(&m->spool) + m->text.n + m->dsn.n + 1024;
+	return m->spool.head.n + (size_t)spool_body_size(&m->spool) + m->text.n + m->dsn.n + m->wishes.n + 1024;
 }
 
 void message_row(const struct message *m, struct str body, struct store_message *ret)
@@ -234,6 +290,7 @@ void message_done(struct message *m)
 	m->n_rcpts = 0;
 	buf_free(&m->text);
 	buf_free(&m->dsn);
+	buf_free(&m->wishes);
 	buf_free(&m->headers);
 	buf_free(&m->state);
 }

@@ -13,6 +13,8 @@
 
 struct session;
 
+enum { MESSAGE_SENDER_KEY = 321 }; /* of an account: as long as an address (RFC 5321), and NUL */
+
 struct message {
 	struct message *next;    /* in a gather list of the admission */
 	struct session *session;
@@ -23,14 +25,16 @@ struct message {
 	struct str *rcpts;
 	size_t n_rcpts;
 	struct buf dsn;          /* state.dsn as JSON, or empty */
-	bool smtputf8, body_8bit;
+	struct buf wishes;       /* members of the state: hold, deliver_by, priority, require_tls; or empty */
+	bool smtputf8, chunked;
+	enum smtp_body body;
 	/* made when the id is known */
 	int64_t id, received_at;
 	struct buf headers;      /* Received and what was sent */
 	struct buf state;
 	bool reserved;           /* a worker waits for it: inserted `running` */
 	size_t reserved_octets;
-	char sender_key[NET_SENDER_KEY_SIZE];
+	char sender_key[MESSAGE_SENDER_KEY]; /* as the database makes it: the account, else the network */
 };
 
 /* Copies the envelope. 0, or -1: no memory. */

@@ -40,7 +40,10 @@ static void on_mail(struct session *s, const struct smtp_event *ev)
 	struct ingress *in = s->in;
 	if (s->terms->need_auth && !s->login.n) {
 		ingress_refused(in, s, REFUSED_AUTH, "at=MAIL from=%s", log_q(ev->tx->mail_from));
-		reject(s, 530, "5.7.0", "Authentication required"); /* RFC 4954 §6 */
+		reject(s, 530, "5.7.0", s->tls_protocol ? "Authentication required" : "Issue STARTTLS and sign in first"); /* RFC 4954 §6 */
+	} else if (!auth_may_send_as(s, ev->tx->mail_from)) {
+		ingress_refused(in, s, REFUSED_SENDER, "at=MAIL account=%s from=%s", log_q(buf_str(&s->login)), log_q(ev->tx->mail_from));
+		reject(s, 553, "5.7.1", "This sender address is not yours");
 	} else if (in->draining) {
 		ingress_refused(in, s, REFUSED_DRAIN, "at=MAIL");
 		reject(s, 451, "4.3.2", "Service is stopping; try again later");
@@ -67,7 +70,7 @@ static int complete_postmaster(struct session *s, const struct smtp_event *ev)
 {
 	struct str full = str_from(s->terms->postmaster);
 	ptrdiff_t at = str_chr(full, '@');
-	if ((!s->terms->has_local && !s->relay) || at < 0)
+	if ((!s->terms->has_local && !s->relay && !s->login.n) || at < 0)
 		return -1;
 	full = arena_str(ev->tx->arena, full);
 	if (!full.p)
@@ -98,7 +101,7 @@ static void on_rcpt(struct session *s, const struct smtp_event *ev)
 	if (!r->domain.n)
 		ok = complete_postmaster(s, ev) == 0;
 	else
-		ok = s->relay || config_domains_has(s->terms->local, r->domain);
+		ok = s->relay || s->login.n || config_domains_has(s->terms->local, r->domain);
 	if (ok) {
 		accept_usual(s);
 		return;
@@ -130,6 +133,18 @@ static void refuse_content(struct session *s, enum refusal why, unsigned code, c
 	reject(s, code, status, text);
 }
 
+static void count_use(struct ingress *in, const struct smtp_transaction *tx)
+{
+	in->used[USED_CHUNKING] += tx->chunked;
+	in->used[USED_BINARYMIME] += tx->body == SMTP_BODY_BINARYMIME;
+	in->used[USED_SMTPUTF8] += tx->smtputf8;
+	in->used[USED_PRDR] += tx->prdr;
+	in->used[USED_REQUIRETLS] += tx->require_tls;
+	in->used[USED_DELIVERBY] += tx->deliver_mode != 0;
+	in->used[USED_FUTURERELEASE] += tx->hold_until != 0;
+	in->used[USED_MT_PRIORITY] += tx->has_priority;
+}
+
 static void on_message(struct session *s, const struct smtp_event *ev)
 {
 	struct message *m = &s->message;
@@ -158,6 +173,7 @@ static void on_message(struct session *s, const struct smtp_event *ev)
 		refuse_content(s, REFUSED_LOOP, 554, "5.4.6", "Too many hops: mail loop");
 		return;
 	}
+	count_use(s->in, ev->tx);
 	if (message_take(m, ev->tx)) {
 		refuse_content(s, REFUSED_MEMORY, 452, "4.3.1", "Out of memory; try again later");
 		return;
@@ -211,7 +227,7 @@ void policy_event(struct session *s, const struct smtp_event *ev)
 	case SMTP_EV_AUTH:
 	case SMTP_EV_AUTH_RESPONSE:
 	case SMTP_EV_AUTH_CANCEL:
-		reject(s, 454, "4.7.0", "Sign-in is not available");
+		auth_event(s, ev);
 		break;
 	case SMTP_EV_QUIT:
 		s->closing = true;

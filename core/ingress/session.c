@@ -80,6 +80,7 @@ bool session_begin(struct listening *at, int fd, const struct net_addr *peer, bo
 	in->sessions = s;
 	in->n_sessions++;
 	at->sessions++;
+	reverse_begin(s, true);
 	session_pump(s); /* the banner */
 	return true;
 }
@@ -93,6 +94,8 @@ void session_charge(struct session *s, size_t octets)
 void session_free(struct session *s)
 {
 	struct ingress *in = s->in;
+	auth_forget(s);
+	auth_drop_who(s);
 	session_charge(s, 0);
 	net_conn_free(s->conn);
 	smtp_server_free(s->engine);
@@ -100,6 +103,7 @@ void session_free(struct session *s)
 	buf_free(&s->helo);
 	buf_free(&s->login);
 	buf_free(&s->rdns);
+	reverse_free(s);
 	free(s->via);
 	free(s->identity);
 	if (s->prev)
@@ -200,8 +204,9 @@ void session_pump(struct session *s)
 	size_t before = out->n;
 	bool more = false;
 	unsigned n = 0;
-	if (!s->conn)
+	if (!s->conn || s->held)
 		return;
+	smtp_server_time(s->engine, clock_wall_us() / US_PER_S);
 	for (;;) {
 		more = false;
 		if (s->closing || s->starttls || s->awaiting || net_conn_securing(s->conn))
@@ -242,6 +247,7 @@ void session_shutdown(struct session *s, const char *status, const char *text)
 		return;
 	}
 	s->abrupt = true;
+	s->held = false;
 	smtp_server_shutdown(s->engine, status, text);
 	session_pump(s);
 }
@@ -305,6 +311,7 @@ static void on_secured(void *arg)
 		buf_reset(&s->helo);
 	s->esmtp = false;
 	smtp_server_tls_started(s->engine);
+	auth_offer(s);
 	log_debug(&s->log, "event=tls protocol=%s cipher=%s bits=%d resumed=%d sni=%s subject=%s", s->tls_protocol, s->tls_cipher,
 	    s->tls_bits, net_conn_tls_resumed(s->conn), log_qz(net_conn_tls_server_name(s->conn) ? net_conn_tls_server_name(s->conn) : ""),
 	    log_qz(s->identity ? s->identity->subject : ""));

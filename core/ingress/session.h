@@ -11,6 +11,9 @@
 struct ingress;
 struct listening;
 struct proxy_info;
+struct reverse;
+struct exchange;
+struct signed_in;
 
 struct session {
 	struct session *prev, *next, *resume_next;
@@ -20,6 +23,10 @@ struct session {
 	struct net_conn *conn;       /* NULL: the client is gone */
 	struct smtp_server *engine;
 	uint64_t id;
+	struct exchange *exchange;   /* a sign-in under way, or NULL */
+	struct signed_in *who;       /* what a sign-in gave, or NULL */
+	unsigned mechs;              /* mechanisms on offer, 1u << SASL_… */
+	unsigned failed_signins;
 	struct net_addr peer;
 	struct buf helo;
 	struct buf login;            /* who signed in (or for whom an XCLIENT speaks); empty: nobody */
@@ -31,6 +38,8 @@ struct session {
 	int tls_bits;
 	int64_t started_us, deadline_us, data_us;
 	bool esmtp;
+	struct reverse *reverse;     /* looking up the name of peer, or what came of it; NULL: not looked up */
+	bool held;                   /* the banner waits for that */
 	bool relay;                  /* client in RELAY_NETWORKS */
 	bool helo_told;              /* by XCLIENT: what the proxy itself says in EHLO is not the client's name */
 	bool has_spool;              /* message.spool is in use */

@@ -237,6 +237,8 @@ struct terms *terms_new(const struct config *c, const char *section, const struc
 	t->max_connections = small_int(c, section, "MAX_CONNECTIONS");
 	t->max_per_address = small_int(c, section, "MAX_CONNECTIONS_PER_ADDRESS");
 	t->max_hops = small_int(c, section, "MAX_HOPS");
+	t->reverse = config_int(c, section, "REVERSE_DNS");
+	t->reverse_wait_us = config_int(c, section, "REVERSE_DNS_WAIT");
 	if (read_tls(t, c, files, tickets, old, faults)) {
 		terms_unref(t);
 		return NULL;
@@ -244,11 +246,15 @@ struct terms *terms_new(const struct config *c, const char *section, const struc
 	t->smtp = (struct smtp_server_conf){
 		.hostname = str_from(t->hostname),
 		.lmtp = t->lmtp,
-		.extensions = extensions(c, section) & ~(t->tls && !t->implicit_tls ? 0 : SMTP_EXT_STARTTLS),
+		.extensions = (extensions(c, section) & ~(t->tls && !t->implicit_tls ? 0 : SMTP_EXT_STARTTLS)) |
+		    (*t->auth ? SMTP_EXT_AUTH : 0),
 		.size_limit = (uint64_t)config_int(c, section, "MESSAGE_SIZE_LIMIT"),
 		.max_recipients = small_int(c, section, "MAX_RECIPIENTS"),
 		.max_errors = small_int(c, section, "MAX_ERRORS"),
 		.max_hops = t->max_hops,
+		.max_transactions = small_int(c, section, "MAX_TRANSACTIONS"),
+		.hold_max = small_int(c, section, "MAX_HOLD"),
+		.deliver_by_min = small_int(c, section, "MIN_DELIVER_BY"),
 	};
 	return t;
 }
@@ -288,6 +294,20 @@ int shared_settings_read(struct shared_settings *ret, const struct config *c, st
 		.batch_octets = (size_t)config_int(c, sec, "ADMISSION_BATCH_BYTES"),
 		.wake_us = config_int(c, sec, "DISPATCH_WAKE_INTERVAL"),
 		.min_free = (uint64_t)config_int(c, sec, "MIN_FREE_SPACE"),
+		.auth = {
+			.concurrency = small_int(c, "pepsi-signin", "IN_FLIGHT_LIMIT"),
+			.queue = small_int(c, "pepsi-signin", "WAITING_LIMIT"),
+			.timeout_us = config_int(c, "pepsi-signin", "ANSWER_TIMEOUT") * INT64_C(1000000),
+			.delay_us = config_int(c, "pepsi-signin", "FAIL_DELAY"),
+			.tries = small_int(c, "pepsi-signin", "TRIES"),
+			.guess = {
+				.account_tries = small_int(c, "pepsi-signin", "ACCOUNT_TRIES"),
+				.network_tries = small_int(c, "pepsi-signin", "NETWORK_TRIES"),
+				.account_refill_us = config_int(c, "pepsi-signin", "ACCOUNT_REFILL") * INT64_C(1000000),
+				.network_refill_us = config_int(c, "pepsi-signin", "NETWORK_REFILL") * INT64_C(1000000),
+				.remembered = small_int(c, "pepsi-signin", "REMEMBERED"),
+			},
+		},
 	};
 	if (!s.spool_dir) {
 		config_fault_add(faults, at ? at->file : "", at ? at->line : 0, false,

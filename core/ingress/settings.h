@@ -3,6 +3,7 @@
 #ifndef INGRESS_SETTINGS_H
 #define INGRESS_SETTINGS_H
 
+#include "auth.h"
 #include "config/config.h"
 #include "net/tls.h"
 #include "proto/smtp/server.h"
@@ -23,6 +24,8 @@ struct terms {
 	int64_t command_us, session_us; /* total time for one command, for a session; 0: no limit */
 	unsigned max_connections, max_per_address; /* 0: no limit */
 	unsigned max_hops;
+	bool reverse;          /* the name of a client's address is looked up */
+	int64_t reverse_wait_us; /* so long the banner waits for it */
 	enum protocol protocol;
 	bool lmtp;
 	bool implicit_tls;     /* the connection begins with the handshake (RFC 8314) */
@@ -40,6 +43,7 @@ struct shared_settings {
 	unsigned batch_rows;
 	size_t batch_octets;
 	int64_t wake_us;
+	struct auth_settings auth;
 	uint64_t min_free; /* of the spool file system; 0: not looked at */
 };
 

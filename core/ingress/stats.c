@@ -43,13 +43,25 @@ void ingress_metrics(struct ingress *in, struct buf *out)
 	for (unsigned i = 0; i < REFUSED_N; i++)
 		buf_addf(out, "pepsi_smtp_rejected_total{reason=\"%s\"} %llu\n", refusal_names[i],
 		    (unsigned long long)in->rejected[i]);
+	static const char *const used[USED_N] = { "chunking", "binarymime", "smtputf8", "prdr", "requiretls", "deliverby",
+		"futurerelease", "mt-priority", "xclient" };
+	buf_addz(out, "# HELP pepsi_smtp_extension_total Messages that made use of an extension\n"
+		      "# TYPE pepsi_smtp_extension_total counter\n");
+	for (unsigned i = 0; i < USED_N; i++)
+		buf_addf(out, "pepsi_smtp_extension_total{extension=\"%s\"} %llu\n", used[i], (unsigned long long)in->used[i]);
 	counter(out, "smtp_timeouts_total", "Sessions ended by a deadline", in->timeouts);
 	counter(out, "smtp_tls_total", "TLS handshakes completed", in->tls);
 	counter(out, "smtp_tls_failed_total", "TLS handshakes failed", in->tls_failed);
 	counter(out, "smtp_tls_resumed_total", "TLS sessions taken up by a ticket", in->tls_resumed);
+	buf_addz(out, "# HELP pepsi_smtp_iprev_total Looked-up names of clients, by result\n# TYPE pepsi_smtp_iprev_total counter\n");
+	for (unsigned i = IPREV_PASS; i <= IPREV_PERMERROR; i++)
+		buf_addf(out, "pepsi_smtp_iprev_total{result=\"%s\"} %llu\n", iprev_result_name((enum iprev_result)i),
+		    (unsigned long long)in->iprev[i]);
 	counter(out, "smtp_proxied_total", "Connections with a PROXY header", in->proxied_total);
 	certificates_metrics(in, out);
 	counter(out, "smtp_clients_gone_total", "Clients gone between their final dot and the answer", in->orphans);
+	if (in->auth)
+		auth_metrics(in->auth, out);
 	gauge(out, "message_memory_bytes", "Memory held by messages under way", in->house.used);
 	gauge(out, "message_memory_limit_bytes", "MESSAGE_MEMORY", in->house.max);
 	gauge(out, "admission_waiting", "Messages waiting for the next commit", a.waiting);
@@ -74,11 +86,16 @@ void ingress_status(struct ingress *in, struct buf *out)
 	    "\"timeouts\":%llu,"
 	    "\"database\":%s,\"draining\":%s,\"message_memory\":%zu,\"waiting\":%u,\"in_flight\":%u,"
 	    "\"batches\":%llu,"
-	    "\"rows\":%llu,\"certificates\":[",
+	    "\"rows\":%llu,\"signin\":",
 	    (unsigned long long)in->connections, in->n_sessions, (unsigned long long)in->accepted,
 	    (unsigned long long)in->octets, (unsigned long long)rejected, (unsigned long long)in->timeouts,
 	    in->database_up ? "true" : "false", in->draining ? "true" : "false", in->house.used, a.waiting,
 	    a.in_flight, (unsigned long long)a.batches, (unsigned long long)a.rows);
+	if (in->auth)
+		auth_status(in->auth, out);
+	else
+		buf_addz(out, "null");
+	buf_addz(out, ",\"certificates\":[");
 	certificates_status(in, out);
 	buf_addz(out, "]}");
 }

@@ -46,10 +46,22 @@ void xclient_take(struct session *s, const struct smtp_xclient *x)
 	s->peer.port = peer.port;
 	if (!s->via && (s->via = calloc(1, sizeof *s->via)))
 		s->via->addr = proxy;
+	if (x->addr_is != SMTP_XCLIENT_ABSENT) { /* what was known of the address before is not about this one */
+		if (reverse_result(s) == IPREV_PASS)
+			buf_reset(&s->rdns);
+		reverse_free(s);
+	}
+	if (s->who) { /* another client now: what the proxy's own sign-in gave is not his */
+		buf_reset(&s->login);
+		auth_drop_who(s);
+	}
 	put(&s->rdns, x->name_is, x->name);
+	if (x->addr_is == SMTP_XCLIENT_GIVEN && x->name_is == SMTP_XCLIENT_ABSENT && !s->rdns.n)
+		reverse_begin(s, false);
 	put(&s->login, x->login_is, x->login);
 	put(&s->helo, x->helo_is, x->helo);
 	s->helo_told = x->helo_is == SMTP_XCLIENT_GIVEN;
+	s->in->used[USED_XCLIENT]++;
 	session_trust(s);
 	session_log_context(s);
 	log_info(&s->log, "event=xclient by=%s helo=%s name=%s login=%s", proxy.text, log_q(buf_str(&s->helo)),

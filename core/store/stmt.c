@@ -14,6 +14,9 @@
 	" timeout = CASE WHEN u.status = 'paused' THEN now() + u.secs * interval '1 second' END"
 #define AT " WHERE w.id = u.id AND w.status = 'running' AND ($1::text IS NULL OR lower(w.stage) = lower($1::text))"
 
+#define ACCOUNT_REST "password IS NOT NULL, enabled, senders, certificates, messages_hour, messages_day, recipients_hour, recipients_day," \
+	" created_at, changed_at, signed_in_at FROM pepsi.mail_account"
+
 const struct stmt stmts[STMT_N] = {
 	[STMT_RESERVE_IDS] = { "reserve_ids", "SELECT nextval('pepsi.workqueue_id_seq') FROM generate_series(1, $1::integer)" },
 	[STMT_ADD] = { "add", "SELECT pepsi.workqueue_add($1::bigint, $2::text, $3::boolean, $4::timestamptz, $5::text, $6::text[],"
@@ -111,4 +114,26 @@ const struct stmt stmts[STMT_N] = {
 	[STMT_FAILURE_BOUNCE] = { "failure_bounce", "SELECT id, action, mail_from, stage, status, error, failed_at"
 	    " FROM pepsi.failure_bounce($1::text, $2::text[], $3::bigint, $4::boolean, $5::text[], $6::bigint, $7::integer)" },
 	[STMT_FAILURE_WAIT] = { "failure_wait", "SELECT waiting, next_us FROM pepsi.failure_wait($1::text, $2::text[], $3::bigint)" },
+	[STMT_ACCOUNT_GET] = { "account_get", "SELECT name, password, scram, " ACCOUNT_REST " WHERE name = $1::text" },
+	[STMT_ACCOUNT_BY_CERTIFICATE] = { "account_by_certificate", "SELECT name, password, scram, " ACCOUNT_REST
+	    " WHERE certificates @> ARRAY[$1::text] ORDER BY name LIMIT 1" },
+	[STMT_ACCOUNT_LIST] = { "account_list", "SELECT name, NULL::text, NULL::text, " ACCOUNT_REST
+	    " WHERE name > $1::text ORDER BY name LIMIT $2::integer" },
+	/* a cap below zero: what the configuration says */
+	[STMT_ACCOUNT_ADD] = { "account_add", "INSERT INTO pepsi.mail_account (name, password, scram, enabled, senders, certificates,"
+	    " messages_hour, messages_day, recipients_hour, recipients_day) VALUES ($1::text, $2::text, $3::text, $4::boolean, $5::text[],"
+	    " $6::text[], CASE WHEN $7::integer >= 0 THEN $7::integer END, CASE WHEN $8::integer >= 0 THEN $8::integer END,"
+	    " CASE WHEN $9::integer >= 0 THEN $9::integer END, CASE WHEN $10::integer >= 0 THEN $10::integer END)"
+	    " ON CONFLICT (name) DO NOTHING RETURNING 1" },
+	[STMT_ACCOUNT_CHANGE] = { "account_change", "UPDATE pepsi.mail_account SET password = coalesce($2::text, password),"
+	    " scram = coalesce($3::text, scram), enabled = coalesce($4::boolean, enabled), senders = coalesce($5::text[], senders),"
+	    " certificates = coalesce($6::text[], certificates),"
+	    " messages_hour = CASE WHEN $7::integer IS NULL THEN messages_hour WHEN $7::integer >= 0 THEN $7::integer END,"
+	    " messages_day = CASE WHEN $8::integer IS NULL THEN messages_day WHEN $8::integer >= 0 THEN $8::integer END,"
+	    " recipients_hour = CASE WHEN $9::integer IS NULL THEN recipients_hour WHEN $9::integer >= 0 THEN $9::integer END,"
+	    " recipients_day = CASE WHEN $10::integer IS NULL THEN recipients_day WHEN $10::integer >= 0 THEN $10::integer END,"
+	    " changed_at = now() WHERE name = $1::text RETURNING 1" },
+	[STMT_ACCOUNT_REMOVE] = { "account_remove", "DELETE FROM pepsi.mail_account WHERE name = $1::text RETURNING 1" },
+	[STMT_ACCOUNT_SEEN] = { "account_seen", "UPDATE pepsi.mail_account SET signed_in_at = now() WHERE name = $1::text"
+	    " AND (signed_in_at IS NULL OR signed_in_at < now() - interval '1 hour')" },
 };

@@ -1,6 +1,7 @@
 /* The function table that modules see. */
 #include "base/clock.h"
 #include "pass.h"
+#include "resolve.h"
 
 static struct pg_conn *database(const struct pepsi_conf *conf)
 {
@@ -55,4 +56,5 @@ const struct pepsi_host worker_host = {
 	.database = database,
 	.now_us = clock_wall_us,
 	.more_waiting = host_more_waiting,
+	.resolve = host_resolve,
 };

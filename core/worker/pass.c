@@ -3,6 +3,7 @@
 #include "pass.h"
 
 #include "base/clock.h"
+#include "resolve.h"
 #include "state.h"
 
 #include <json-c/json.h>
@@ -30,6 +31,7 @@ int pass_begin(struct pepsi_msg *msg, const struct worker_env *env, const struct
 
 void pass_end(struct pepsi_msg *msg)
 {
+	resolve_end(msg);
 	json_object_put(msg->state);
 	json_object_put(msg->merge);
 	json_object_put(msg->base_merge);

@@ -19,13 +19,16 @@
 #include <unistd.h>
 
 enum { REPORT_FD = 3, NOFILE = 1024, EXIT_REFUSED = 200, NOTE_MAX = 8192 };
-enum step { STEP_LOAD, STEP_CONFIGURE, STEP_VALIDATE, STEP_OPEN, STEP_PROCESS, STEP_REPORT, STEP_CLOSE, STEP_END };
+enum { UNSAID = INT32_MIN }; /* no module gives this: process_batch() said nothing */
+enum step { STEP_LOAD, STEP_CONFIGURE, STEP_VALIDATE, STEP_OPEN, STEP_FUSE, STEP_PROCESS, STEP_BATCH, STEP_REPORT, STEP_CLOSE, STEP_END };
 
-static const char *const step_names[] = { "load", "configure", "validate", "open", "process", "report", "close", "end" };
+static const char *const step_names[] = { "load", "configure", "validate", "open", "can_fuse", "process", "process_batch", "report",
+	"close", "end" };
 
 /* Memory of both processes. notes: records of one octet ('0' + level + 1), the text, NUL. */
 struct shared {
-	uint32_t step, lost;
+	uint32_t step, lost, at; /* at: the message */
+	int64_t since;           /* when the call began that the deadline is for */
 	int64_t open_us, process_us;
 	size_t n_notes;
 	char notes[TRIAL_NOTES_MAX];
@@ -34,9 +37,18 @@ struct shared {
 /* --- the child; one trial per process, hence the statics */
 
 static struct shared *sh;
-static const char *terminal;
-static bool any_stage;
+static const struct trial *trial;
+static struct pepsi_msg msgs[TRIAL_BATCH];
+static const char *terminals[TRIAL_BATCH]; /* of msgs */
+static size_t first, n_msgs;               /* of the trial's items: those in msgs */
 static size_t n_faults;
+
+static void step(enum step what, size_t at)
+{
+	sh->since = clock_mono_us();
+	sh->at = (uint32_t)at;
+	sh->step = what;
+}
 
 static void note(int32_t level, const char *text)
 {
@@ -68,79 +80,85 @@ static void trial_log(struct pepsi_msg *m, int32_t level, const char *text)
 	text = text ? text : "";
 	if (m && level <= PEPSI_LOG_WARN) /* as host_log() does: the reason of a retry */
 		snprintf(m->last_log, sizeof m->last_log, "%s", text);
-	note(level, text);
+	if (m && trial->n_items > 1) {
+		char line[NOTE_MAX];
+		snprintf(line, sizeof line, "message %lld: %s", (long long)m->id, text);
+		note(level, line);
+	} else {
+		note(level, text);
+	}
 }
 
 /* A module may ask whether a stage exists before it takes its name. */
 static const char *trial_global(const struct pepsi_conf *conf, const char *section, const char *option)
 {
 	const char *v = worker_host.conf_global(conf, section, option);
-	return v || !any_stage || !str_istarts(str_from(section), STR("stage-")) || !str_ieq(str_from(option), STR("PROGRAM")) ? v :
+	return v || !trial->any_stage || !str_istarts(str_from(section), STR("stage-")) || !str_ieq(str_from(option), STR("PROGRAM")) ? v :
 		"pepsi-stage-unknown";
 }
 
 /* The terminals, to learn by which name the pass ended; the rules are worker_host's. */
-static int32_t ended(const char *name, int32_t r)
+static int32_t ended(const struct pepsi_msg *m, const char *name, int32_t r)
 {
 	if (r == PEPSI_OK)
-		terminal = name;
+		terminals[m - msgs] = name;
 	return r;
 }
 
 static int32_t t_advance(struct pepsi_msg *m)
 {
-	return ended("advance", worker_host.advance(m));
+	return ended(m, "advance", worker_host.advance(m));
 }
 
 static int32_t t_advance_to(struct pepsi_msg *m, const char *stage)
 {
-	return ended("advance_to", worker_host.advance_to(m, stage));
+	return ended(m, "advance_to", worker_host.advance_to(m, stage));
 }
 
 static int32_t t_reroute(struct pepsi_msg *m, const char *stage, const char *state)
 {
-	return ended("reroute", worker_host.reroute(m, stage, state));
+	return ended(m, "reroute", worker_host.reroute(m, stage, state));
 }
 
 static int32_t t_pause(struct pepsi_msg *m, const char *state, uint32_t secs)
 {
-	return ended("pause", worker_host.pause(m, state, secs));
+	return ended(m, "pause", worker_host.pause(m, state, secs));
 }
 
 static int32_t t_pause_with(struct pepsi_msg *m, const char *merge, uint32_t secs, const uint32_t *keep, size_t n_keep,
     const struct pepsi_clone *clones, size_t n_clones)
 {
-	return ended("pause_with", worker_host.pause_with(m, merge, secs, keep, n_keep, clones, n_clones));
+	return ended(m, "pause_with", worker_host.pause_with(m, merge, secs, keep, n_keep, clones, n_clones));
 }
 
 static int32_t t_fail(struct pepsi_msg *m, const char *state)
 {
-	return ended("fail", worker_host.fail(m, state));
+	return ended(m, "fail", worker_host.fail(m, state));
 }
 
 static int32_t t_finish(struct pepsi_msg *m)
 {
-	return ended("finish", worker_host.finish(m));
+	return ended(m, "finish", worker_host.finish(m));
 }
 
 static int32_t t_finish_with(struct pepsi_msg *m, const struct pepsi_clone *clones, size_t n_clones)
 {
-	return ended("finish_with", worker_host.finish_with(m, clones, n_clones));
+	return ended(m, "finish_with", worker_host.finish_with(m, clones, n_clones));
 }
 
 static int32_t t_advance_or_finish(struct pepsi_msg *m)
 {
-	return ended("advance_or_finish", worker_host.advance_or_finish(m));
+	return ended(m, "advance_or_finish", worker_host.advance_or_finish(m));
 }
 
 static int32_t t_complete_success(struct pepsi_msg *m, const uint32_t *indices, size_t n, uint32_t dsn_here)
 {
-	return ended("complete_success", worker_host.complete_success(m, indices, n, dsn_here));
+	return ended(m, "complete_success", worker_host.complete_success(m, indices, n, dsn_here));
 }
 
 static int32_t t_rewrite_recipients(struct pepsi_msg *m, const char *const *rcpts, size_t n, const char *state)
 {
-	return ended("rewrite_recipients", worker_host.rewrite_recipients(m, rcpts, n, state));
+	return ended(m, "rewrite_recipients", worker_host.rewrite_recipients(m, rcpts, n, state));
 }
 
 static struct pepsi_host trial_host(void)
@@ -181,23 +199,104 @@ static void send_report(const struct buf *b)
 	}
 }
 
-static void one_pass(const struct trial *t, const struct worker_env *env, const struct pepsi_host *h)
+static void returned(void)
 {
-	struct pepsi_msg msg = { .a = NULL };
+	sh->process_us = (sh->process_us < 0 ? 0 : sh->process_us) + clock_mono_us() - sh->since;
+}
+
+/* --- messages, as worker/batch.c, worker/pass.c and worker/fuse.c bring them */
+
+static int more_waiting(void *arg)
+{
+	(void)arg;
+	return first + n_msgs < trial->n_items;
+}
+
+static void report(size_t i, int32_t rc, enum trial_fuse fuse)
+{
+	static size_t written;
 	struct buf out = BUF_INIT(TRIAL_REPORT_MAX);
-	if (pass_begin(&msg, env, &t->item))
-		refuse("out of memory");
-	sh->step = STEP_PROCESS;
-	int64_t began = clock_mono_us();
-	int32_t rc = env->mod->stage.process(env->state, h, &msg);
-	sh->process_us = clock_mono_us() - began;
-	sh->step = STEP_REPORT;
-	pass_conclude(&msg, rc);
-	struct trial_pass p = { &msg, terminal, rc };
-	t->report(t->arg, &p, &out);
-	if (out.failed)
+	struct trial_pass p = { first + i, &msgs[i], terminals[i], rc, fuse };
+	step(STEP_REPORT, first + i);
+	if (fuse != TRIAL_DECLINES && fuse != TRIAL_FUSE_BROKEN)
+		pass_conclude(&msgs[i], rc);
+	trial->report(trial->arg, &p, &out);
+	if (buf_addc(&out, '\n') || out.n > TRIAL_REPORT_MAX - written)
 		refuse("the outcome is larger than a report may be");
+	written += out.n;
 	send_report(&out);
+	buf_free(&out);
+	pass_end(&msgs[i]);
+}
+
+/* The hook may only read: the message has the terminal of a stage before, so that whatever changes something is refused. */
+static enum trial_fuse asks(const struct worker_env *env, const struct pepsi_host *h, struct pepsi_msg *m)
+{
+	char log[sizeof m->last_log];
+	if (!trial->fused || !env->mod->stage.can_fuse)
+		return trial->fused ? TRIAL_FUSES : TRIAL_NOT_ASKED;
+	memcpy(log, m->last_log, sizeof log);
+	step(STEP_FUSE, first);
+	m->end = END_MOVE;
+	int32_t yes = env->mod->stage.can_fuse(env->state, h, m);
+	m->end = END_NONE;
+	memcpy(m->last_log, log, sizeof log);
+	return m->misuse[0] ? TRIAL_FUSE_BROKEN : yes == 1 ? TRIAL_FUSES : TRIAL_DECLINES;
+}
+
+static void begin(const struct worker_env *env, size_t n)
+{
+	n_msgs = n;
+	for (size_t i = 0; i < n; i++) {
+		terminals[i] = NULL;
+		if (pass_begin(&msgs[i], env, &trial->items[first + i]))
+			refuse("out of memory");
+	}
+}
+
+static void one(const struct worker_env *env, const struct pepsi_host *h)
+{
+	begin(env, 1);
+	enum trial_fuse fuse = asks(env, h, &msgs[0]);
+	int32_t rc = PEPSI_OK;
+	if (fuse == TRIAL_NOT_ASKED || fuse == TRIAL_FUSES) {
+		step(STEP_PROCESS, first);
+		rc = env->mod->stage.process(env->state, h, &msgs[0]);
+		returned();
+	}
+	report(0, rc, fuse);
+}
+
+static void batch(const struct worker_env *env, const struct pepsi_host *h, size_t n)
+{
+	int32_t status[TRIAL_BATCH];
+	struct pepsi_msg *list[TRIAL_BATCH];
+	begin(env, n);
+	for (size_t i = 0; i < n; i++) {
+		list[i] = &msgs[i];
+		status[i] = UNSAID;
+	}
+	step(STEP_BATCH, first);
+	int32_t rc = env->mod->stage.process_batch(env->state, h, list, status, n);
+	returned();
+	for (size_t i = 0; i < n; i++) {
+		if (status[i] == UNSAID && rc == PEPSI_OK)
+			status[i] = pass_misuse(&msgs[i], "process_batch() gave no status for a message");
+		report(i, status[i] == UNSAID ? rc : status[i], TRIAL_NOT_ASKED);
+	}
+}
+
+static void all(const struct worker_env *env, const struct pepsi_host *h)
+{
+	const struct pepsi_stage *st = &env->mod->stage;
+	bool batches = st->process_batch && st->load_class == PEPSI_LOAD_METADATA && !trial->fused;
+	for (; first < trial->n_items; first += n_msgs) {
+		size_t left = trial->n_items - first;
+		if (batches)
+			batch(env, h, left < TRIAL_BATCH ? left : TRIAL_BATCH);
+		else
+			one(env, h);
+	}
 }
 
 static _Noreturn void child(const struct trial *t)
@@ -206,11 +305,11 @@ static _Noreturn void child(const struct trial *t)
 	struct pepsi_conf conf = { .v = NULL };
 	struct buf why = BUF_INIT(4096);
 	struct pepsi_host h = trial_host();
-	any_stage = t->any_stage;
-	sh->step = STEP_LOAD;
+	trial = t;
+	step(STEP_LOAD, 0);
 	if (module_load(&mod, t->path, &why))
 		refuse(buf_z(&why));
-	sh->step = STEP_CONFIGURE;
+	sh->step = STEP_CONFIGURE; /* the same deadline */
 	int faults = conf_init(&conf, t->c, t->stage, &mod, note_fault, NULL);
 	if (faults)
 		refuse(faults < 0 ? "out of memory" : NULL);
@@ -223,7 +322,8 @@ static _Noreturn void child(const struct trial *t)
 	struct worker_env env = { .mod = &mod, .conf = &conf, .stage = conf.stage,
 		.next = config_str(t->c, conf.section, "NEXT_STAGE"), .bounce = config_str(t->c, conf.section, "BOUNCE_STAGE"),
 		.lifetime_s = config_int(t->c, conf.section, "MAX_LIFETIME"), .runtime_ms = t->runtime_ms,
-		.success_dsn = conf_host_bool(t->c, conf.section, "ORIGINATE_SUCCESS_DSN", 1), .any_stage = t->any_stage };
+		.success_dsn = conf_host_bool(t->c, conf.section, "ORIGINATE_SUCCESS_DSN", 1), .any_stage = t->any_stage,
+		.more = more_waiting };
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	if (confine(mod.stage.caps & PEPSI_CAP_HELPER)) /* what a worker may not do fails here, too */
 		note(PEPSI_LOG_WARN, "this kernel has no seccomp filters: the module is less confined than in a worker");
@@ -236,8 +336,8 @@ static _Noreturn void child(const struct trial *t)
 		snprintf(text, sizeof text, "open() of the module returned %d", rc);
 		refuse(text);
 	}
-	one_pass(t, &env, &h);
-	sh->step = STEP_CLOSE;
+	all(&env, &h);
+	step(STEP_CLOSE, 0);
 	if (mod.stage.close)
 		mod.stage.close(env.state);
 	sh->step = STEP_END;
@@ -320,11 +420,14 @@ static void read_notes(const struct shared *s, struct trial_result *ret)
 	}
 }
 
-/* Until it is gone or the time is up. false: it is late. */
-static bool wait_for(int pidfd, pid_t pid, int64_t until)
+/* Until it is gone or the time of the call it is in is up. false: it is late. What the child says of when that began is
+ * believed only as far as `last`: the module can write there. */
+static bool wait_for(int pidfd, pid_t pid, int64_t runtime_us, int64_t last)
 {
 	for (;;) {
-		int64_t left = (until - clock_mono_us() + 999) / 1000;
+		int64_t now = clock_mono_us(), since = *(volatile int64_t *)&sh->since;
+		int64_t until = (since > now ? now : since) + runtime_us;
+		int64_t left = ((until < last ? until : last) - now + 999) / 1000;
 		struct pollfd p = { .fd = pidfd, .events = POLLIN };
 		if (left <= 0)
 			return waitid(P_PID, (id_t)pid, &(siginfo_t){ 0 }, WEXITED | WNOHANG | WNOWAIT) == 0 && poll(&p, 1, 0) > 0;
@@ -336,17 +439,19 @@ static bool wait_for(int pidfd, pid_t pid, int64_t until)
 	}
 }
 
-static void finish(pid_t pid, int pidfd, int64_t runtime_ms, struct trial_result *ret)
+static void finish(pid_t pid, int pidfd, const struct trial *t, struct trial_result *ret)
 {
 	int st = 0;
-	uint32_t step;
-	bool in_time = wait_for(pidfd, pid, clock_mono_us() + runtime_ms * 1000);
+	uint32_t last;
+	int64_t runtime_us = t->runtime_ms * 1000;
+	bool in_time = wait_for(pidfd, pid, runtime_us, clock_mono_us() + (2 * (int64_t)t->n_items + 2) * runtime_us);
 	kill(-pid, SIGKILL); /* and whatever it started */
 	kill(pid, SIGKILL);
 	while (waitpid(pid, &st, 0) < 0 && errno == EINTR)
 		;
-	step = *(volatile uint32_t *)&sh->step;
-	ret->during = step_names[step <= STEP_END ? step : STEP_END];
+	last = *(volatile uint32_t *)&sh->step;
+	ret->during = step_names[last <= STEP_END ? last : STEP_END];
+	ret->at = *(volatile uint32_t *)&sh->at < t->n_items ? sh->at : 0;
 	if (!in_time) {
 		ret->end = TRIAL_LATE;
 	} else if (WIFSIGNALED(st)) {
@@ -354,7 +459,7 @@ static void finish(pid_t pid, int pidfd, int64_t runtime_ms, struct trial_result
 		ret->code = WTERMSIG(st);
 	} else if (WEXITSTATUS(st) == EXIT_REFUSED) {
 		ret->end = TRIAL_REFUSED;
-	} else if (WEXITSTATUS(st) || step != STEP_END) {
+	} else if (WEXITSTATUS(st) || last != STEP_END) {
 		ret->end = TRIAL_EXITED;
 		ret->code = WEXITSTATUS(st);
 	} else {
@@ -372,6 +477,7 @@ void trial_run(const struct trial *t, struct trial_result *ret)
 		snprintf(ret->why, sizeof ret->why, "no memory for a trial: %m");
 	} else {
 		sh->open_us = sh->process_us = -1;
+		sh->since = clock_mono_us();
 		pid_t pid = fork();
 		if (pid == 0) {
 			settle(t, fd);
@@ -387,7 +493,7 @@ void trial_run(const struct trial *t, struct trial_result *ret)
 				waitpid(pid, NULL, 0);
 			}
 		} else {
-			finish(pid, pidfd, t->runtime_ms, ret);
+			finish(pid, pidfd, t, ret);
 			ret->open_us = sh->open_us;
 			ret->process_us = sh->process_us;
 			read_notes(sh, ret);

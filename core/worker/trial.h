@@ -1,33 +1,43 @@
-/* A trial: one message in memory through one module, without daemon and database (`pepsi stage run`). The module runs in a
- * child with a deadline; whatever it does there, the caller gets an answer. What the pass came to is put into words by the
+/* A trial: messages in memory through one module, without daemon and database (`pepsi stage run`). The module runs in a
+ * child with a deadline; whatever it does there, the caller gets an answer. What each pass came to is put into words by the
  * caller's own function, which runs in the child, too, because only there the pass exists.
  *
- *     trial_run(t, &r)           child: load, configure, validate, open, process, t->report(), close
- *     r.end, r.during            how it ended; for a crash or a hang, in which hook
- *     r.report                   what t->report() wrote; there as soon as process() returned
- *     r.notes                    what the module logged, and what validation found */
+ *     trial_run(t, &r)           child: load, configure, validate, open; for each message process, t->report(); close
+ *     r.end, r.during, r.at      how it ended; for a crash or a hang, in which hook and with which message
+ *     r.report                   what t->report() wrote, a line for each pass that is over, in the order of the messages
+ *     r.notes                    what the module logged, and what validation found
+ *
+ * The messages come to the module as a worker would bring them: TRIAL_BATCH at a time through process_batch() where a METADATA
+ * module has that hook, else one by one through process(). fused: as in the worker of the stage before instead: can_fuse() is
+ * asked about each, and those that it takes go through process(). */
 #ifndef PEPSI_WORKER_TRIAL_H
 #define PEPSI_WORKER_TRIAL_H
 
 #include "pass.h"
 
-enum { TRIAL_REPORT_MAX = 64 * 1024 * 1024, TRIAL_NOTES_MAX = 256 * 1024 };
+enum { TRIAL_REPORT_MAX = 64 * 1024 * 1024, TRIAL_NOTES_MAX = 256 * 1024, TRIAL_BATCH = 50 };
+
+enum trial_fuse { TRIAL_NOT_ASKED, TRIAL_FUSES, TRIAL_DECLINES, TRIAL_FUSE_BROKEN };
 
 /* A pass that is over, as t->report() sees it. */
 struct trial_pass {
-	const struct pepsi_msg *msg; /* concluded: msg->pass has the operations */
+	size_t index;                /* of the message */
+	const struct pepsi_msg *msg; /* concluded: msg->pass has the operations. DECLINES, FUSE_BROKEN: it was not run */
 	const char *terminal;        /* the host function that ended it, or NULL */
 	int32_t rc;                  /* what process() returned */
+	enum trial_fuse fuse;        /* FUSES also where the module has no can_fuse(); BROKEN: msg->misuse says which rule */
 };
 
 struct trial {
 	const char *path;            /* the module's file */
 	const struct config *c;
 	const char *stage;           /* its options are those of [stage-<stage>] */
-	struct wire_item item;
-	int64_t runtime_ms;          /* for all hooks together; then the child is killed */
+	const struct wire_item *items;
+	size_t n_items;
+	bool fused;
+	int64_t runtime_ms;          /* for each call with messages, and for all that comes before and behind; then the child is killed */
 	bool any_stage;              /* no configuration to hold stage names against: every stage exists */
-	/* In the child. Writes about the pass into out (at most TRIAL_REPORT_MAX octets). */
+	/* In the child. Writes about the pass into out, without line feeds (at most TRIAL_REPORT_MAX octets for all). */
 	void (*report)(void *arg, const struct trial_pass *p, struct buf *out);
 	void *arg;
 };
@@ -50,8 +60,10 @@ struct trial_note {
 struct trial_result {
 	enum trial_end end;
 	int code;
-	const char *during;         /* the last step begun: "load", "configure", "validate", "open", "process", "report", "close" */
-	int64_t open_us, process_us; /* -1: did not return */
+	const char *during;         /* the last step begun: "load", "configure", "validate", "open", "can_fuse", "process",
+	                               "process_batch", "report", "close" */
+	size_t at;                  /* the message it was busy with, or the first of the batch */
+	int64_t open_us, process_us; /* -1: did not return. process_us: all of them that did */
 	struct buf report;
 	struct trial_note *notes;
 	size_t n_notes;

@@ -68,7 +68,9 @@ static int32_t load(const struct pepsi_host *host, struct pepsi_msg *msg, struct
 	m->body = str_n(b.p, b.n);
 	m->mail_from = str_n(from.p, from.n);
 	m->smtputf8 = str_eq(get(host, msg, "origin.smtputf8"), STR("true"));
-	m->body_8bit = str_eq(get(host, msg, "origin.body"), STR("8BITMIME"));
+	struct str body = get(host, msg, "origin.body");
+	m->body_8bit = str_eq(body, STR("8BITMIME"));
+	m->body_binary = str_eq(body, STR("BINARYMIME"));
 	bool has_dsn = host->state_get(msg, "dsn", &dsn) == PEPSI_OK;
 	if (has_dsn) {
 		m->ret = get(host, msg, "dsn.ret");

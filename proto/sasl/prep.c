@@ -79,7 +79,7 @@ int sasl_prep(struct str in, struct buf *out)
 	uint32_t *mapped, *normal;
 	size_t n = 0, normal_n = 0;
 	int ret = -1;
-	if (in.n > SASL_PREP_MAX || !str_is_utf8(in))
+	if (!in.n || in.n > SASL_PREP_MAX || !str_is_utf8(in))
 		return -1;
 	if (plain_ascii(in)) /* nearly all there are: stays as it is */
 		return buf_adds(out, in);

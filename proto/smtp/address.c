@@ -8,6 +8,7 @@ struct cursor {
 	const unsigned char *p, *end;
 	bool utf8;     /* octets above 127 allowed */
 	bool any_utf8; /* some were seen */
+	size_t ascii_n; /* octets of the domain as A-labels, where it has U-labels */
 };
 
 static bool at(const struct cursor *c, unsigned char octet)
@@ -133,9 +134,51 @@ static int domain(struct cursor *c)
 		char *ascii = NULL;
 		if (idna(str_n((const char *)start, (size_t)(c->p - start)), &ascii))
 			return -SMTP_ADDRESS_IDNA;
+		c->ascii_n = strlen(ascii);
 		idn2_free(ascii);
 	}
 	return 0;
+}
+
+/* The code point at s.p[*at], which is valid UTF-8; *at moves behind it. */
+static uint32_t code_point(struct str s, size_t *at)
+{
+	unsigned char c = (unsigned char)s.p[(*at)++];
+	uint32_t v = c >= 0xf0 ? c & 7u : c >= 0xe0 ? c & 15u : c >= 0xc0 ? c & 31u : c;
+	while (*at < s.n && ((unsigned char)s.p[*at] & 0xc0) == 0x80)
+		v = v << 6 | ((unsigned char)s.p[(*at)++] & 63u);
+	return v;
+}
+
+static bool in(uint32_t c, uint32_t first, uint32_t last)
+{
+	return c >= first && c <= last;
+}
+
+/* What libidn2 leaves of RFC 5893 §2, which speaks of a whole name with right-to-left labels: none of its labels begins with a
+ * digit (rule 1), and European and Arabic-Indic digits never stand in one label (rules 4 and 5). */
+static bool bidi_fits(struct str s)
+{
+	bool rtl = false, digit_first = false, european = false, arabic = false, first = true;
+	for (size_t i = 0; i < s.n;) {
+		uint32_t c = code_point(s, &i);
+		if (c == '.') {
+			first = true;
+			european = arabic = false;
+			continue;
+		}
+		bool en = in(c, '0', '9') || in(c, 0x6f0, 0x6f9), an = in(c, 0x660, 0x669);
+		european |= en;
+		arabic |= an;
+		digit_first |= first && (en || an);
+		first = false;
+		if (european && arabic)
+			return false;
+		/* Hebrew to Arabic Extended-A, presentation forms, the right-to-left scripts of plane 1 */
+		rtl |= in(c, 0x590, 0x8ff) || in(c, 0xfb1d, 0xfdff) || in(c, 0xfe70, 0xfeff) || in(c, 0x10800, 0x10fff) ||
+		    in(c, 0x1e800, 0x1efff);
+	}
+	return !rtl || !digit_first;
 }
 
 /* The A-label form, for idn2_free(). Strict IDNA2008 on the lower case of ASCII letters: the mapping of UTS 46, which
@@ -145,7 +188,7 @@ static int idna(struct str s, char **ret_ascii)
 {
 	uint8_t z[SMTP_DOMAIN_MAX + 1];
 	char *ascii = NULL;
-	if (s.n > SMTP_DOMAIN_MAX)
+	if (s.n > SMTP_DOMAIN_MAX || !bidi_fits(s))
 		return -1;
 	for (size_t i = 0; i < s.n; i++)
 		z[i] = (uint8_t)(s.p[i] >= 'A' && s.p[i] <= 'Z' ? s.p[i] | 0x20 : s.p[i]);
@@ -244,6 +287,7 @@ static int mailbox(struct cursor *c, bool postmaster, struct smtp_address *ret)
 {
 	struct smtp_address a = { 0 };
 	const unsigned char *start = c->p;
+	c->ascii_n = 0; /* of a source route */
 	a.quoted = at(c, '"');
 	int r = a.quoted ? quoted_string(c) : dot_string(c);
 	if (r)
@@ -264,7 +308,8 @@ static int mailbox(struct cursor *c, bool postmaster, struct smtp_address *ret)
 		return -SMTP_ADDRESS_NO_AT;
 	}
 	a.address = from_to(start, c->p);
-	if (a.address.n > SMTP_MAILBOX_MAX)
+	/* with A-labels, too: a hop without SMTPUTF8 takes no other form of the domain */
+	if (a.address.n > SMTP_MAILBOX_MAX || a.local.n + 1 + c->ascii_n > SMTP_MAILBOX_MAX)
 		return -SMTP_ADDRESS_LONG;
 	a.utf8 = c->any_utf8;
 	*ret = a;
@@ -273,7 +318,7 @@ static int mailbox(struct cursor *c, bool postmaster, struct smtp_address *ret)
 
 int smtp_address_parse(struct str s, bool utf8, struct smtp_address *ret)
 {
-	struct cursor c = { (const unsigned char *)s.p, (const unsigned char *)s.p + s.n, utf8, false };
+	struct cursor c = { (const unsigned char *)s.p, (const unsigned char *)s.p + s.n, utf8, false, 0 };
 	struct smtp_address a;
 	if (!s.n)
 		return -SMTP_ADDRESS_EMPTY;
@@ -306,7 +351,7 @@ static int source_route(struct cursor *c)
 
 int smtp_path_parse(struct str s, unsigned flags, struct smtp_address *ret, size_t *ret_used)
 {
-	struct cursor c = { (const unsigned char *)s.p, (const unsigned char *)s.p + s.n, flags & SMTP_PATH_UTF8, false };
+	struct cursor c = { (const unsigned char *)s.p, (const unsigned char *)s.p + s.n, flags & SMTP_PATH_UTF8, false, 0 };
 	struct smtp_address a = { 0 };
 	if (!at(&c, '<'))
 		return -SMTP_ADDRESS_BRACKET;
@@ -376,7 +421,7 @@ const char *smtp_address_fault_text(int fault)
 
 int smtp_domain_check(struct str s, bool utf8)
 {
-	struct cursor c = { (const unsigned char *)s.p, (const unsigned char *)s.p + s.n, utf8, false };
+	struct cursor c = { (const unsigned char *)s.p, (const unsigned char *)s.p + s.n, utf8, false, 0 };
 	if (!s.n)
 		return -SMTP_ADDRESS_EMPTY;
 	int r = domain(&c);
@@ -446,7 +491,7 @@ int smtp_address_canonical(const struct smtp_address *a, struct buf *out)
 	struct buf plain = BUF_INIT(SMTP_LOCAL_MAX);
 	int r = smtp_local_unquote(a->local, &plain);
 	const unsigned char *start = (const unsigned char *)buf_z(&plain);
-	struct cursor c = { start, start + plain.n, true, false };
+	struct cursor c = { start, start + plain.n, true, false, 0 };
 	if (!r && !dot_string(&c) && c.p == c.end) {
 		r = buf_adds(out, buf_str(&plain));
 	} else if (!r) {

@@ -106,6 +106,7 @@ struct smtp_client_rcpt {
 #define SMTP_CONTENT_BODY_8BIT (1u << 3)
 #define SMTP_CONTENT_DOTS (1u << 4)        /* a line begins with a dot: content is copied while it is sent */
 #define SMTP_CONTENT_OPEN (1u << 5)        /* the body's last line has no CRLF: one is added */
+#define SMTP_CONTENT_LONG (1u << 6)        /* a line has more than the 998 octets of RFC 5321 §4.5.3.1.6 */
 unsigned smtp_content_scan(struct str headers, struct str body);
 
 struct smtp_client_msg { /* the caller's, unchanged until SMTP_CEV_DONE */
@@ -113,6 +114,7 @@ struct smtp_client_msg { /* the caller's, unchanged until SMTP_CEV_DONE */
 	struct str headers, body; /* sent as headers, CRLF, body; headers are whole lines */
 	unsigned content;     /* smtp_content_scan(), or 0: the engine scans */
 	bool body_8bit;       /* the sender declared BODY=8BITMIME; content with 8-bit octets counts as declared */
+	bool body_binary;     /* the sender declared BODY=BINARYMIME: only what is text all the same is sent, as 8BITMIME */
 	bool smtputf8;        /* the sender declared SMTPUTF8 */
 	struct str ret, envid; /* RFC 3461: "FULL" or "HDRS"; xtext; empty: none */
 	struct smtp_client_rcpt *rcpts;
@@ -149,7 +151,8 @@ void smtp_client_sent(struct smtp_client *c, size_t n);
 /* Allowed after SMTP_CEV_READY, else -1 and nothing happens. */
 int smtp_client_starttls(struct smtp_client *c);
 /* Begins a transaction. The results may be there at once (refused here, without a word to the peer): SMTP_CEV_DONE
- * follows in any case. Refused here: bad content 5.6.0; addresses that cannot be sent 5.1.7/5.1.3; larger than the
+ * follows in any case. Refused here: bad content 5.6.0, or 5.6.3
+ * where it was declared binary, and binary content with long lines 5.6.3; addresses that cannot be sent 5.1.7/5.1.3; larger than the
  * peer's SIZE 5.3.4; 8-bit content without 8BITMIME 5.6.3; UTF-8 addresses or, if smtputf8, headers without SMTPUTF8
  * 5.6.7. Returns 0, or -1: not ready, or no recipients. */
 int smtp_client_send(struct smtp_client *c, struct smtp_client_msg *msg);

@@ -36,6 +36,8 @@ static unsigned scan(struct str s)
 			return SMTP_CONTENT_BAD;
 		if (stop > p && memchr(p, '\r', (size_t)(stop - p)))
 			return SMTP_CONTENT_BAD;
+		if (stop - p > 998)
+			found |= SMTP_CONTENT_LONG;
 		if (!nl)
 			return found | SMTP_CONTENT_OPEN;
 		p = nl + 1;

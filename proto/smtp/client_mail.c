@@ -126,6 +126,8 @@ static bool admit(struct smtp_client *c)
 	size_t left = 0;
 	if (!(m->content & SMTP_CONTENT_SCANNED))
 		m->content = smtp_content_scan(m->headers, m->body);
+	if (m->body_binary && m->content & (SMTP_CONTENT_BAD | SMTP_CONTENT_LONG)) /* RFC 3030 §3 */
+		return refuse(c, SMTP_PHASE_DATA, "5.6.3", "message is binary (BINARYMIME) and cannot be sent as text");
 	if (m->content & SMTP_CONTENT_BAD)
 		return refuse(c, SMTP_PHASE_DATA, "5.6.0", "message holds a bare CR, a bare LF or a NUL and cannot be sent");
 	if (m->mail_from.n && !address_ok(m->mail_from))
@@ -152,7 +154,7 @@ static bool admit(struct smtp_client *c)
 			need_utf8 |= !str_is_ascii(r->address);
 		}
 	}
-	c->eight = (eight || m->body_8bit) && (c->caps & SMTP_CAP_8BITMIME);
+	c->eight = (eight || m->body_8bit || m->body_binary) && (c->caps & SMTP_CAP_8BITMIME);
 	c->utf8 = (need_utf8 || m->smtputf8) && has_utf8;
 	buf_reset(&c->content.buf); /* may still hold the end of the message before */
 	if ((m->content & SMTP_CONTENT_DOTS) && !buf_room(&c->content.buf, c->content.buf.max)) {

@@ -100,8 +100,10 @@ void smtp_data_look(struct smtp_data *d, const char *p, size_t n)
 {
 	size_t i = 0;
 	d->size += n;
-	while (i < n) {
+	while (i < n && !(d->binary && d->in_body)) {
 		if (d->state == SMTP_DATA_CR && p[i] == '\n') {
+			d->in_body = d->in_body || !d->line;
+			d->line = 0;
 			d->state = SMTP_DATA_TEXT;
 			i++;
 			continue;
@@ -109,7 +111,9 @@ void smtp_data_look(struct smtp_data *d, const char *p, size_t n)
 		if (d->state == SMTP_DATA_CR)
 			fault(d, SMTP_DATA_BARE_CR);
 		d->state = SMTP_DATA_TEXT;
-		i += smtp_scan_special(p + i, n - i);
+		size_t run = smtp_scan_special(p + i, n - i);
+		i += run;
+		d->line += run;
 		if (i < n)
 			octet(d, p[i++]);
 	}

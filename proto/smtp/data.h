@@ -13,6 +13,10 @@ struct smtp_data {
 	enum { SMTP_DATA_BOL, SMTP_DATA_TEXT, SMTP_DATA_CR, SMTP_DATA_DOT, SMTP_DATA_DOT_CR, SMTP_DATA_END } state;
 	enum smtp_data_fault fault; /* the first one; the end is looked for all the same */
 	uint64_t size;              /* octets of the message so far, dots undone */
+	/* of smtp_data_look() */
+	bool binary;                /* set by the caller: the body may hold anything (RFC 3030 §3), header lines may not */
+	bool in_body;               /* the empty line was seen */
+	uint64_t line;              /* octets of the begun line */
 };
 
 /* Works on p[0..n) up to the next thing to tell and returns the octets used (at least 1 when n > 0 and the state is not

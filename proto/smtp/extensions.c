@@ -24,6 +24,11 @@ static void write_deliverby(const struct smtp_server *s, struct buf *out)
 		buf_addf(out, " %u", s->conf->deliver_by_min);
 }
 
+static bool deliverby_ready(const struct smtp_server *s)
+{
+	return s->now;
+}
+
 static bool futurerelease_ready(const struct smtp_server *s)
 {
 	return s->conf->hold_max && s->now;
@@ -63,7 +68,8 @@ const struct smtp_extension smtp_extensions[] = {
 	{ STR_INIT("BINARYMIME"), SMTP_EXT_BINARYMIME, 0, SMTP_EXT_CHUNKING, smtp_params_body, NULL, NULL },
 	{ STR_INIT("REQUIRETLS"), SMTP_EXT_REQUIRETLS, SMTP_WHEN_TLS, 0, smtp_params_requiretls, NULL, NULL },
 	{ STR_INIT("LIMITS"), SMTP_EXT_LIMITS, 0, 0, NULL, NULL, write_limits },
-	{ STR_INIT("DELIVERBY"), SMTP_EXT_DELIVERBY, 0, 0, smtp_params_deliverby, NULL, write_deliverby },
+	{ STR_INIT("DELIVERBY"), SMTP_EXT_DELIVERBY, 0, 0, smtp_params_deliverby, deliverby_ready,
+	    write_deliverby },
 	{ STR_INIT("FUTURERELEASE"), SMTP_EXT_FUTURERELEASE, 0, 0, smtp_params_futurerelease, futurerelease_ready,
 	    write_futurerelease },
 	{ STR_INIT("MT-PRIORITY"), SMTP_EXT_MT_PRIORITY, 0, 0, smtp_params_priority, NULL, write_priority },

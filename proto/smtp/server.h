@@ -72,6 +72,7 @@ struct smtp_transaction {
 	                             in the past: then there is nothing to wait for */
 	char deliver_mode;        /* DELIVERBY (RFC 2852): 'R' return when late, 'N' notify; 0: BY not given */
 	int deliver_by;           /* seconds from MAIL on; with 'N' it may be zero or negative: late already */
+	int64_t deliver_at;       /* smtp_server_time() + deliver_by; 0: the time is not known */
 	bool deliver_trace;       /* by-trace: tell of relaying to a hop without DELIVERBY */
 	bool has_priority;        /* MT-PRIORITY (RFC 6710) was given */
 	int priority;             /* -9 to 9; what counts: lowered to 0 where the client may not ask for more */
@@ -189,8 +190,8 @@ bool smtp_server_wants_input(const struct smtp_server *s);
 bool smtp_server_idle(const struct smtp_server *s);
 /* SMTP_TRUST_*: counts from the next command on; none at the beginning. */
 void smtp_server_trust(struct smtp_server *s, unsigned trust);
-/* The time, seconds since 1970, to be told before events are asked for: FUTURERELEASE counts by it, and is not offered
- * while it is unknown. */
+/* The time, seconds since 1970, to be told before events are asked for: FUTURERELEASE and DELIVERBY count by it,
+ * and are not offered while it is unknown. */
 void smtp_server_time(struct smtp_server *s, int64_t now);
 /* What EHLO would offer now: SMTP_EXT_*. */
 unsigned smtp_server_offers(const struct smtp_server *s);

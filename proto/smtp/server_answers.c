@@ -116,9 +116,8 @@ static void greet(struct smtp_server *s, const struct smtp_reply *r)
 static void begin_anew(struct smtp_server *s)
 {
 	s->state = SMTP_STATE_CONNECTED;
-	s->esmtp = s->helo = s->chunk_lost = false;
+	s->esmtp = s->helo = s->chunk_lost = s->signed_in = false;
 	s->errors = s->mails = 0;
-	s->signed_in = false;
 	smtp_server_banner(s);
 }
 

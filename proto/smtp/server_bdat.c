@@ -1,6 +1,6 @@
 /* BDAT (RFC 3030): a chunk whose length was declared is always read to its end, or the session ends; what follows it is
- * never mistaken for content, nor content for commands. No dot means anything here. Without BODY=BINARYMIME the content is
- * held to the line ends of DATA; chunks may be cut anywhere, between CR and LF, too. */
+ * never mistaken for content, nor content for commands. No dot means anything here. The content is held to the line ends of
+ * DATA, but for the body where it is BODY=BINARYMIME; chunks may be cut anywhere, between CR and LF, too. */
 #include "server_internal.h"
 
 #include <stdio.h>
@@ -78,7 +78,7 @@ void smtp_server_bdat_begin(struct smtp_server *s)
 {
 	s->state = SMTP_STATE_BDAT;
 	s->chunk_drop = false;
-	s->data = (struct smtp_data){ 0 };
+	s->data = (struct smtp_data){ .binary = s->tx.body == SMTP_BODY_BINARYMIME };
 	s->data_fault = NULL;
 }
 
@@ -101,10 +101,7 @@ static int content(struct smtp_server *s, struct smtp_event *ret)
 	s->chunk_left -= n;
 	if (s->chunk_drop || s->data_fault)
 		return 2;
-	if (s->tx.body == SMTP_BODY_BINARYMIME)
-		s->data.size += n;
-	else
-		smtp_data_look(&s->data, p, n);
+	smtp_data_look(&s->data, p, n);
 	s->data_fault = smtp_data_fault_text(s->data.fault);
 	if (s->data_fault) {
 		smtp_server_abort(s, s->data_fault);
@@ -122,7 +119,7 @@ static int chunk_over(struct smtp_server *s, struct smtp_event *ret)
 		s->state = s->chunk_back;
 		return 2;
 	}
-	if (s->chunk_last && !s->data_fault && s->tx.body != SMTP_BODY_BINARYMIME) {
+	if (s->chunk_last && !s->data_fault) {
 		smtp_data_look_end(&s->data);
 		s->data_fault = smtp_data_fault_text(s->data.fault);
 		if (s->data_fault)

@@ -30,7 +30,11 @@ int smtp_server_data(struct smtp_server *s, struct smtp_event *ret)
 {
 	while (smtp_server_unread(s)) {
 		struct str chunk;
-		s->in_at += smtp_data_feed(&s->data, s->in.p + s->in_at, smtp_server_unread(s), &chunk);
+		size_t n = smtp_server_unread(s);
+		/* no further than to the octet that is too much: which fault comes first is no matter of the cut */
+		if (s->conf->size_limit && !s->data_fault && n > s->conf->size_limit - s->data.size)
+			n = (size_t)(s->conf->size_limit - s->data.size) + 1;
+		s->in_at += smtp_data_feed(&s->data, s->in.p + s->in_at, n, &chunk);
 		if (!s->data_fault) {
 			s->data_fault = smtp_data_fault_text(s->data.fault);
 			if (!s->data_fault && s->conf->size_limit && s->data.size > s->conf->size_limit)

@@ -82,6 +82,7 @@ static void take_params(struct smtp_server *s, const struct smtp_mail_params *p)
 	tx->hold_until = p->hold_for ? s->now + p->hold_for : p->hold_until;
 	tx->deliver_mode = p->deliver_mode;
 	tx->deliver_by = p->deliver_by;
+	tx->deliver_at = p->deliver_mode && s->now ? s->now + p->deliver_by : 0;
 	tx->deliver_trace = p->deliver_trace;
 	tx->has_priority = p->has_priority;
 	tx->priority_asked = p->priority;

@@ -71,6 +71,8 @@ struct wire_signin_start {
 	struct str tls_version, tls_cipher; /* empty: no TLS */
 	struct wire_signin_binding bindings[WIRE_SIGNIN_BINDINGS_MAX]; /* all that this connection has; the client chooses */
 	size_t n_bindings;
+	bool plus_offered;      /* SCRAM-SHA-256-PLUS was in the EHLO of this session: a client that can bind, and says it was not
+	                           there, has been deceived (RFC 5802 §6) */
 	/* The client's certificate. cert_verified: its chain ends at the listener's CAs; else EXTERNAL sees the digest only. */
 	bool has_cert, cert_verified;
 	struct str cert_digest;  /* SHA-256 of the DER form, 32 octets */
@@ -84,7 +86,8 @@ struct wire_signin_start {
 struct wire_signin_ok {
 	struct str account;     /* normalised; goes to state.origin.account */
 	struct str backend;     /* "table", "pam", "dovecot", "oauth", "certificate": for log and metrics */
-	/* Addresses this account may send as, besides its own name: "a@b", "@b" (a whole domain), "*" (any). */
+	/* Addresses this account may send as, besides its own name (one without '@': as local part at each of LOCAL_DOMAINS): "a@b",
+	 * "@b" (a whole domain, A-labels in lower case), "*" (any). */
 	struct str senders[WIRE_SIGNIN_SENDERS_MAX];
 	size_t n_senders;
 	uint32_t messages_hour, messages_day, recipients_hour, recipients_day; /* caps; 0: none */

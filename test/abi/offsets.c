@@ -24,7 +24,7 @@
 
 SAME(PEPSI_ABI_MAJOR, 1, "a new major version: begin this file anew");
 #ifndef PEPSI_RECORDED
-SAME(PEPSI_ABI_MINOR, 0, "a new minor version: put its number here when doc/abi-history.md has its line");
+SAME(PEPSI_ABI_MINOR, 1, "a new minor version: put its number here when doc/abi-history.md has its line");
 #endif
 SAME(sizeof(void *), 8, "pointers");
 SAME(sizeof(size_t), 8, "size_t");
@@ -59,7 +59,7 @@ AT(pepsi_clone, n, 40, 8);
 AT(pepsi_clone, state, 48, 8);
 AT(pepsi_clone, mail_from, 56, 8);
 
-SIZE(pepsi_host, 360);
+SIZE(pepsi_host, 368);
 AT(pepsi_host, abi, 0, 8);
 AT(pepsi_host, conf_str, 8, 8);
 AT(pepsi_host, conf_int, 16, 8);
@@ -105,6 +105,28 @@ AT(pepsi_host, log, 328, 8);
 AT(pepsi_host, database, 336, 8);
 AT(pepsi_host, now_us, 344, 8);
 AT(pepsi_host, more_waiting, 352, 8);
+#if PEPSI_ABI_MINOR >= 1
+AT(pepsi_host, resolve, 360, 8);
+
+SIZE(pepsi_dns_rr, 24);
+AT(pepsi_dns_rr, data, 0, 16);
+AT(pepsi_dns_rr, preference, 16, 2);
+AT(pepsi_dns_rr, usage, 18, 1);
+AT(pepsi_dns_rr, selector, 19, 1);
+AT(pepsi_dns_rr, matching, 20, 1);
+AT(pepsi_dns_rr, reserved, 21, 3);
+
+SIZE(pepsi_dns, 56);
+AT(pepsi_dns, abi, 0, 8);
+AT(pepsi_dns, status, 8, 4);
+AT(pepsi_dns, authenticated, 12, 4);
+AT(pepsi_dns, ttl, 16, 4);
+AT(pepsi_dns, rr_size, 20, 4);
+AT(pepsi_dns, rr, 24, 8);
+AT(pepsi_dns, n_rr, 32, 8);
+AT(pepsi_dns, canonical, 40, 8);
+AT(pepsi_dns, why, 48, 8);
+#endif
 
 SIZE(pepsi_stage, 120);
 AT(pepsi_stage, abi, 0, 8);
@@ -154,6 +176,20 @@ CONSTANT(PEPSI_OPTF_REQUIRED, 1u);
 CONSTANT(PEPSI_CLONE_PENDING, 0u);
 CONSTANT(PEPSI_CLONE_RETRY, 1u);
 CONSTANT(PEPSI_CLONE_FAILED, 2u);
+#if PEPSI_ABI_MINOR >= 1
+CONSTANT(PEPSI_DNS_A, 1u);
+CONSTANT(PEPSI_DNS_NS, 2u);
+CONSTANT(PEPSI_DNS_CNAME, 5u);
+CONSTANT(PEPSI_DNS_PTR, 12u);
+CONSTANT(PEPSI_DNS_MX, 15u);
+CONSTANT(PEPSI_DNS_TXT, 16u);
+CONSTANT(PEPSI_DNS_AAAA, 28u);
+CONSTANT(PEPSI_DNS_TLSA, 52u);
+CONSTANT(PEPSI_DNS_OK, 0u);
+CONSTANT(PEPSI_DNS_NODATA, 1u);
+CONSTANT(PEPSI_DNS_NXDOMAIN, 2u);
+CONSTANT(PEPSI_DNS_TEMPFAIL, 3u);
+#endif
 CONSTANT(PEPSI_LOG_ERROR, 0);
 CONSTANT(PEPSI_LOG_WARN, 1);
 CONSTANT(PEPSI_LOG_INFO, 2);

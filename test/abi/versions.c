@@ -19,9 +19,9 @@ static void refused(void **st)
 	static const struct {
 		const char *variant, *says;
 	} cases[] = {
-		{ "old-major", "module speaks stage ABI 0.9, this pepsi speaks 1.0: rebuild the module against the installed <pepsi/stage.h>" },
-		{ "new-major", "module speaks stage ABI 2.0, this pepsi speaks 1.0: the module needs a newer pepsi" },
-		{ "new-minor", "module needs stage ABI 1.1, this pepsi has 1.0: update pepsi or use an older module" },
+		{ "old-major", "module speaks stage ABI 0.9, this pepsi speaks 1.1: rebuild the module against the installed <pepsi/stage.h>" },
+		{ "new-major", "module speaks stage ABI 2.0, this pepsi speaks 1.1: the module needs a newer pepsi" },
+		{ "new-minor", "module needs stage ABI 1.2, this pepsi has 1.1: update pepsi or use an older module" },
 		{ "short", "descriptor says it is 112 octets long, version 1.0 has 120: build it with PEPSI_STAGE()" },
 		{ "huge", "descriptor says it is 2147483648 octets long" },
 		{ "short-option", "malformed option table (2 options of 48 octets)" },
@@ -67,11 +67,12 @@ static void accepted(void **st)
 		assert_string_equal(m.options[1].def, "2");
 		module_info_free(&m);
 		assert_int_equal(config_set(c, "stage-here", "NEXT_STAGE", "next"), 0);
+		struct wire_item item = { .id = 1, .has_content = true, .rcpts = &rcpt, .n_rcpts = 1, .state = STR("{}") };
 		struct trial t = { .path = path, .c = c, .stage = "here", .runtime_ms = 60000, .any_stage = true, .report = report,
-			.item = { .id = 1, .has_content = true, .rcpts = &rcpt, .n_rcpts = 1, .state = STR("{}") } };
+			.items = &item, .n_items = 1 };
 		trial_run(&t, &r);
 		assert_int_equal(r.end, TRIAL_DONE); /* a hook called from beyond our struct would have crashed it */
-		assert_string_equal(buf_z(&r.report), "advance");
+		assert_string_equal(buf_z(&r.report), "advance\n");
 		trial_result_free(&r);
 		config_free(c);
 		config_faults_free(faults);
@@ -83,15 +84,15 @@ static void hosts(void **st)
 	(void)st;
 	struct pepsi_host h = worker_host;
 	assert_int_equal(h.abi.size, sizeof h);
-	assert_true(PEPSI_HAS(&h, more_waiting));
-	h.abi.size = (uint32_t)offsetof(struct pepsi_host, more_waiting); /* an older host */
-	assert_false(PEPSI_HAS(&h, more_waiting));
+	assert_true(PEPSI_HAS(&h, resolve));
+	h.abi.size = (uint32_t)offsetof(struct pepsi_host, resolve); /* an older host */
+	assert_false(PEPSI_HAS(&h, resolve));
 	assert_true(PEPSI_HAS(&h, now_us));
 	h.abi.size++; /* and a lie */
-	assert_false(PEPSI_HAS(&h, more_waiting));
+	assert_false(PEPSI_HAS(&h, resolve));
 	h.abi.size = sizeof h;
-	h.more_waiting = NULL;
-	assert_false(PEPSI_HAS(&h, more_waiting));
+	h.resolve = NULL;
+	assert_false(PEPSI_HAS(&h, resolve));
 	/* this host has everything its header describes */
 	void *const *p = (void *const *)(const void *)&worker_host;
 	for (size_t i = 1; i < sizeof h / sizeof *p; i++)

@@ -228,5 +228,6 @@ def started_as_root(t):
         subprocess.run(["umount", "-l", "/etc"])
 
 
-pepsi.own_mounts(__file__)
-pepsi.main(__file__, [one_sweep, service, started_as_root])
+if __name__ == "__main__":
+    pepsi.own_mounts(__file__)
+    pepsi.main(__file__, [one_sweep, service, started_as_root])

@@ -61,7 +61,7 @@ def sql(d, text):
     return r.stdout.decode().strip()
 
 
-def daemon(t, sink, deaf, mailboxes, behind):
+def daemon(t, sink, deaf, mailboxes, behind, others):
     # under a sanitizer a crash is to be the signal it would be without
     t.environment["ASAN_OPTIONS"] += ":handle_segv=0"
     d = pepsi.Pepsid(t, "", start=False)
@@ -87,8 +87,9 @@ def daemon(t, sink, deaf, mailboxes, behind):
         + pepsi.smarthost("relay", sink["smtp"].port, "DELAY_WARNING = 1 s\n") + pepsi.bounce(),
         pepsi="LOCAL_DOMAINS = example.test aliases.test\n"
               "MODULE_PATH = %s:%s\n" % (STAGES, os.path.join(os.path.dirname(pepsi.BIN), "lib", "pepsi", "modules")),
-        listener="TLS_CERT = %s\nTLS_KEY = %s\nTLS_CLIENT_CA = %s\nTLS_CLIENT_CERT = ask\n" % (cert, key, cert),
-        more="[listener-behind]\nBIND = 127.0.0.1:%d\nPROXY_FROM = 127.0.0.1\n[pepsi-dispatch]\nPOLL_INTERVAL = 1 s\nLAUNCH_COOLDOWN = 1 s\n[pepsi-failure-bouncer]\nBOUNCE_STAGE = bounce\nMIN_AGE = 0\n" % behind)
+        listener="TLS_CERT = %s\nTLS_KEY = %s\nTLS_CLIENT_CA = %s\nTLS_CLIENT_CERT = ask\nEXTENSIONS = pipelining size 8bitmime smtputf8 enhancedstatuscodes dsn "
+                 "starttls requiretls deliverby futurerelease mt-priority\n" % (cert, key, cert),
+        more="[listener-behind]\nBIND = 127.0.0.1:%d\nPROXY_FROM = 127.0.0.1\n[listener-for-others]\nBIND = 127.0.0.1:%d\nXCLIENT_FROM = 127.0.0.1\n[pepsi-dispatch]\nPOLL_INTERVAL = 1 s\nLAUNCH_COOLDOWN = 1 s\n[pepsi-failure-bouncer]\nBOUNCE_STAGE = bounce\nMIN_AGE = 0\n" % (behind, others))
     # every state is to reach the table; but for the crash in another stage's worker
     with open(d.config) as f:
         text = f.read()
@@ -148,8 +149,8 @@ def every_way(t):
     if pepsi.ROOT:
         for folder, _, _ in os.walk(mailboxes):
             os.chown(folder, pepsi.service_account().pw_uid, pepsi.service_account().pw_gid)
-    behind = pepsi.free_port()
-    d = daemon(t, sink, deaf, mailboxes, behind)
+    behind, others = pepsi.free_port(), pepsi.free_port()
+    d = daemon(t, sink, deaf, mailboxes, behind, others)
     alice, params = "alice@example.test", "RET=HDRS ENVID=QQ1"
     all_of_it = "NOTIFY=SUCCESS,FAILURE,DELAY ORCPT=rfc822;x@y.test"
     stuck = [d.accept(alice, "x@crash.test", pepsi.message("crash", sender=alice))]
@@ -162,6 +163,7 @@ def every_way(t):
             ("later2", ["later1@far.test", "later2@far.test"], ""), ("nowhere", "x@nowhere.test", ""), ("filter", "x@filter.test", ""),
             ("over", "x@filter.test", ""), ("alias", "team@aliases.test", ""), ("bob", "bob@maildir.test", ""), ("nobody", "nobody@maildir.test", ""),
             ("lmtp", "x@lmtp.test", ""), ("lmtp-gone", "gone@lmtp.test", ""), ("if", "x@if.test", " BODY=8BITMIME SMTPUTF8"),
+            ("wishes", "x@far.test", " HOLDUNTIL=2020-01-01T00:00:00Z BY=86400;NT MT-PRIORITY=3 REQUIRETLS"),
             ("success", "x@deaf.test", ""), ("success2", ["x@deaf.test", "y@deaf.test"], "")):
         code, text = s.send(alice, rcpts, pepsi.message(token, sender=alice), params + more, all_of_it)
         pepsi.check(code == 250, "%s: %d %s" % (token, code, text))
@@ -169,6 +171,13 @@ def every_way(t):
     code, text = proxied.send(alice, "bob@example.test", pepsi.message("proxied", sender=alice))
     pepsi.check(code == 250, "behind the proxy: %d %s" % (code, text))
     proxied.close()
+    trusted = pepsi.Smtp(others)  # a filter in front of us, which signed its client in
+    code, text = trusted.cmd("XCLIENT ADDR=192.0.2.7 LOGIN=alice")
+    pepsi.check(code == 220, "XCLIENT: %d %s" % (code, text))
+    trusted.cmd("EHLO client.example.test")
+    code, text = trusted.send(alice, "bob@example.test", pepsi.message("signed-in", sender=alice))
+    pepsi.check(code == 250, "signed in: %d %s" % (code, text))
+    trusted.close()
     for token, rcpt in (("hang", "x@hang.test"), ("none", "x@none.test"), ("alone", "gone@alone.test")):
         code, text = s.send(alice, rcpt, pepsi.message(token, sender=alice))
         pepsi.check(code == 250, "%s: %d %s" % (token, code, text))

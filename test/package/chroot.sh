@@ -1,10 +1,11 @@
 #!/bin/sh
 # The life of an installed Pepsi in a clean Debian 12: debootstrap's smallest system, the packages by apt from files, first
-# message, tutorial, upgrade with mail in the queue, removal, purge. A separate, slow command (minutes, a Debian mirror, root):
+# message, tutorial, upgrade with mail in the queue, its services under a booted systemd, removal, purge. A separate, slow command (minutes, a Debian mirror, root):
 #
 #   sh test/package/chroot.sh [BUILD_DIR PEPSI.deb PEPSI-DEV.deb]      without packages it makes them first
 #
 #   PEPSI_CHROOT_CACHE   where the bare system and downloaded packages are kept (default ~/.cache/pepsi-chroot)
+#   PEPSI_CHROOT_STEPS   only these, of: install first develop tutorial upgrade booted purge (in this order)
 #   PEPSI_CHROOT_MIRROR  default http://deb.debian.org/debian
 #
 # Everything runs in mount and process namespaces of its own, which end with it, also when it is killed; what serves mail runs in
@@ -18,10 +19,12 @@ LIMIT=1500 # seconds for all of it
 say() { printf '%s\n' "chroot: $*"; }
 skip() { printf '%s\n' "skipped: $*"; exit 77; }
 
-if [ "${1:-}" = --inside ]; then # in the namespaces: $2 the bare system, already unpacked
+# --step ROOT NAME, in a mount namespace of its own: one step of life.sh, or "systemd", as process 1, which runs the step booted
+if [ "${1:-}" = --step ]; then
 	new=$2
 	mount --bind "$new" "$new"
 	mount -t proc proc "$new/proc"
+	mount -t sysfs -o ro sysfs "$new/sys"
 	mount -t tmpfs -o mode=755,size=1m dev "$new/dev"
 	for d in null zero full random urandom tty; do
 		: >"$new/dev/$d"
@@ -29,21 +32,73 @@ if [ "${1:-}" = --inside ]; then # in the namespaces: $2 the bare system, alread
 	done
 	mkdir "$new/dev/shm" "$new/dev/pts"
 	mount -t tmpfs -o mode=1777 shm "$new/dev/shm"
+	mount -t devpts -o newinstance,ptmxmode=666 devpts "$new/dev/pts"
+	ln -s pts/ptmx "$new/dev/ptmx"
 	ln -s /proc/self/fd "$new/dev/fd"
 	hostname pepsi-try
-	step() { # step NAME: with the network of the host, for apt
-		chroot "$new" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive bash /try/life.sh "$1"
+	if [ "$3" = systemd ]; then
+		mount -t cgroup2 cgroup2 "$new/sys/fs/cgroup"
+		mount -t tmpfs -o mode=755 run "$new/run"
+		mkdir -p "$new/try/host"
+		cd "$new"
+		pivot_root . try/host
+		exec chroot . sh -c 'umount -l /try/host && exec env -i container=try PATH=/usr/sbin:/usr/bin:/sbin:/bin /lib/systemd/systemd' \
+			</dev/null >/dev/null 2>&1
+	fi
+	ip link set lo up # the host's is up already
+	exec chroot "$new" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
+		bash /try/life.sh "$3"
+fi
+
+# --inside ROOT CGROUP, in mount and process namespaces that end with it: all steps
+if [ "${1:-}" = --inside ]; then
+	new=$2 group=$3
+	with_net() { unshare --mount --propagation private sh "$here/chroot.sh" --step "$new" "$1"; } # for apt
+	alone() { unshare --mount --propagation private --net sh "$here/chroot.sh" --step "$new" "$1"; } # loopback and nothing else
+	booted() {
+		mkdir "$new.cgroup"
+		if ! mount -t cgroup2 cgroup2 "$new.cgroup" || ! mkdir "$new.cgroup/$group"; then
+			say "no cgroups for a systemd: what the services do was not tried"
+			return 0
+		fi
+		rm "$new/usr/sbin/policy-rc.d"
+		cat >"$new/etc/systemd/system/try.service" <<-U
+		[Unit]
+		After=pepsi.target
+		SuccessAction=exit-force
+		FailureAction=exit-force
+		SuccessActionExitStatus=0
+		FailureActionExitStatus=1
+		[Service]
+		Type=oneshot
+		Environment=LC_ALL=C.UTF-8 HOME=/root DEBIAN_FRONTEND=noninteractive
+		ExecStart=/bin/bash /try/life.sh booted
+		StandardOutput=file:/try/booted.log
+		StandardError=inherit
+		TimeoutStartSec=300
+		[Install]
+		WantedBy=multi-user.target
+		U
+		chroot "$new" systemctl enable -q try.service
+		rc=0
+		timeout -k 10 400 sh -c 'echo $$ >"$1" && shift && exec "$@"' sh "$new.cgroup/$group/cgroup.procs" unshare --mount --propagation private \
+			--pid --fork --kill-child --uts --ipc --net --cgroup sh "$here/chroot.sh" --step "$new" systemd || rc=$?
+		rm -f "$new/etc/systemd/system/try.service" "$new/etc/systemd/system/multi-user.target.wants/try.service"
+		[ -e "$new/try/booted.log" ] || { say "systemd did not start (status $rc)"; return 1; }
+		cat "$new/try/booted.log"
+		[ "$rc" = 0 ] || say "booted: exit status $rc"
+		printf '#!/bin/sh\nexit 101\n' >"$new/usr/sbin/policy-rc.d"
+		chmod 755 "$new/usr/sbin/policy-rc.d"
+		return "$rc"
 	}
-	alone() { # alone NAME: with a loopback device and nothing else
-		unshare --net sh -c 'ip link set lo up && exec "$@"' sh \
-			chroot "$new" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive bash /try/life.sh "$1"
-	}
-	step install
-	alone first
-	step develop
-	alone tutorial
-	alone upgrade
-	alone purge
+	mount --bind "$new" "$new"
+	for step in ${PEPSI_CHROOT_STEPS:-install first develop tutorial upgrade booted purge}; do
+		case $step in
+		install | develop) with_net "$step" ;;
+		booted) booted ;;
+		*) alone "$step" ;;
+		esac
+	done
 	exit 0
 fi
 
@@ -51,7 +106,7 @@ fi
 for tool in debootstrap unshare timeout ip dpkg-deb; do
 	command -v "$tool" >/dev/null || skip "no $tool: apt-get install debootstrap util-linux coreutils iproute2 dpkg"
 done
-unshare --mount --pid --fork --uts --ipc --net true 2>/dev/null || skip "this kernel or container grants no namespaces"
+unshare --mount --pid --fork --uts --ipc --net --cgroup true 2>/dev/null || skip "this kernel or container grants no namespaces"
 
 if [ $# = 0 ]; then
 	sh "$root/contrib/package" >/dev/null
@@ -69,11 +124,26 @@ arch=$(dpkg --print-architecture)
 mkdir -p "$cache/archives/partial"
 work=$(mktemp -d "${TMPDIR:-/var/tmp}/pepsi-chroot.XXXXXX")
 chmod 755 "$work"
-trap 'rm -rf --one-file-system "$work"' EXIT
-trap 'exit 1' HUP INT TERM
+group=${work##*/}
+clean() { # a cgroup outlives its processes
+	mkdir -p "$work/cgroup"
+	unshare --mount --propagation private sh -c 'mount -t cgroup2 cgroup2 "$1" && [ ! -d "$1/$2" ] || find "$1/$2" -depth -type d -exec rmdir {} +' \
+		sh "$work/cgroup" "$group" || true
+	rm -rf --one-file-system "$work"
+}
+trap clean EXIT
+child=
+trap '[ -z "$child" ] || { kill "$child"; wait "$child"; }; exit 1' HUP INT TERM
+bounded() { # bounded SECONDS COMMAND…: in the background, so that a signal to us ends it at once; its namespaces go with it
+	timeout -s KILL -k 1 "$@" &
+	child=$!
+	wait "$child" && rc=0 || rc=$?
+	child=
+	return "$rc"
+}
 if [ ! -s "$cache/bookworm-$arch.tar" ]; then
 	say "debootstrap (once; kept in $cache)"
-	timeout -k 10 900 unshare --mount --pid --fork --kill-child debootstrap --variant=minbase bookworm "$work/bare" "$mirror" \
+	bounded 900 unshare --mount --pid --fork --kill-child debootstrap --variant=minbase bookworm "$work/bare" "$mirror" \
 		>"$work/log" 2>&1 || { tail -5 "$work/log"; skip "debootstrap from $mirror failed"; }
 	rm -f "$work"/bare/var/cache/apt/archives/*.deb
 	tar -C "$work/bare" --one-file-system -cf "$cache/bookworm-$arch.tar.new" .
@@ -103,9 +173,9 @@ cp "$dev" "$work/root/try/pepsi-dev.deb"
 cp "$here/life.sh" "$root/test/sdk/tutorial.py" "$work/root/try"
 
 rc=0
-timeout -k 30 "$LIMIT" unshare --mount --propagation private --pid --fork --kill-child --uts --ipc \
-	sh "$here/chroot.sh" --inside "$work/root" || rc=$?
+bounded "$LIMIT" unshare --mount --propagation private --pid --fork --kill-child --uts --ipc \
+	sh "$here/chroot.sh" --inside "$work/root" "$group" || rc=$?
 find "$work/root/var/cache/apt/archives" -maxdepth 1 -name '*.deb' -exec cp -n -t "$cache/archives" {} + 2>/dev/null || true
-[ "$rc" != 124 ] || say "not done after $LIMIT seconds"
+[ "$rc" != 137 ] || say "not done after $LIMIT seconds"
 [ "$rc" != 0 ] || say "installed, used, upgraded, removed and purged: all well"
 exit "$rc"

@@ -18,7 +18,7 @@ VERSION = "0.9~test1-1"
 failures = []
 
 MAIN = """
-/etc/pepsi/pepsi.conf /etc/pepsi/conf.d /etc/pepsi/secrets.d
+/etc/pam.d/pepsi /etc/pepsi/pepsi.conf /etc/pepsi/conf.d /etc/pepsi/secrets.d
 /lib/systemd/system/pepsi.target /lib/systemd/system/pepsi.service /lib/systemd/system/pepsi.target.d/failure-bouncer.conf
 /lib/systemd/system/pepsi-failure-bouncer.service /lib/systemd/system/pepsi-failure-bouncer.timer
 /usr/lib/sysusers.d/pepsi.conf /usr/lib/tmpfiles.d/pepsi.conf /usr/lib/pepsi/accounts
@@ -42,7 +42,7 @@ DEV = """
 /usr/share/doc/pepsi-dev/examples/example-stage-rust/src/lib.rs
 """.split()
 # where a package may put things at all
-FOLDERS = ("/etc/pepsi/", "/lib/systemd/system/", "/usr/bin/", "/usr/sbin/", "/usr/include/pepsi/", "/usr/include/pepsi-proto/",
+FOLDERS = ("/etc/pepsi/", "/etc/pam.d/pepsi", "/lib/systemd/system/", "/usr/bin/", "/usr/sbin/", "/usr/include/pepsi/", "/usr/include/pepsi-proto/",
     "/usr/lib/", "/usr/share/doc/", "/usr/share/man/", "/usr/share/pepsi/", "/usr/share/lintian/overrides/")
 
 
@@ -131,7 +131,7 @@ def control(main, dev, arch):
         check(needed in depends, f"pepsi does not depend on {needed}: {depends}")
     check("@" not in depends and "pepsi" not in depends, f"Depends: {depends}")
     check(dev.fields["Depends"] == f"pepsi (= {VERSION})", f"pepsi-dev depends on {dev.fields['Depends']}")
-    check(main.control["conffiles"] == b"/etc/pepsi/pepsi.conf\n", f"conffiles {main.control['conffiles']}")
+    check(main.control["conffiles"] == b"/etc/pam.d/pepsi\n/etc/pepsi/pepsi.conf\n", f"conffiles {main.control['conffiles']}")
     check(main.control["shlibs"] == f"libpepsi-proto 0 pepsi (= {VERSION})\n".encode(), f"shlibs {main.control['shlibs']}")
     check(set(dev.control) == {"control", "md5sums"}, f"pepsi-dev has {set(dev.control)}")
     for script in ("postinst", "prerm", "postrm"):

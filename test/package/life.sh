@@ -94,10 +94,10 @@ first() {
 develop() {
 	apt install /try/pepsi-dev.deb
 	installed pepsi-dev
-	apt install swaks python3 make
+	apt install swaks python3 make systemd-sysv
 	command -v cc >/dev/null || fail "pepsi-dev brought no compiler"
 	useradd -m stranger
-	ok "pepsi-dev with the compiler it recommends; swaks, python3 and make for the tutorial"
+	ok "pepsi-dev with the compiler it recommends; swaks, python3 and make for the tutorial, systemd"
 }
 
 tutorial() {
@@ -155,6 +155,69 @@ upgrade() {
 	for n in 1 2 3; do until_true "message $n was lost" delivered "hold.test/bob$n" "kept over the upgrade $n"; done
 	stop
 	ok "upgrade with three messages in the queue: all there, the edited configuration, too"
+}
+
+booted() { # under systemd, which started what the package enabled
+	active() { [ "$(systemctl show -p ActiveState --value "$1")" = active ]; }
+	main_pid() { systemctl show -p MainPID --value pepsi.service; }
+	say_why() { fail "$1: $(systemctl status --no-pager -l pepsi.service 2>&1; journalctl --no-pager -o cat | tail -40)"; }
+	until_true "pepsi.target is not active" active pepsi.target
+	active pepsi.service || say_why "pepsi.service is not active"
+	active pepsid.service || fail "the alias pepsid.service"
+	active pepsi-failure-bouncer.timer || fail "the timer is not active"
+	[ "$(systemctl show -p TimersMonotonic pepsi-failure-bouncer.timer | grep -c 'USec=10min')" = 2 ] || fail "the timer's times"
+	[ "$(stat -c '%U %a' /run/pepsi /var/lib/pepsi | sort -u)" = "root 755" ] || fail "owners of /run/pepsi and /var/lib/pepsi"
+	mail you@localhost carol@localhost "under systemd"
+	until_true "a message under systemd does not arrive" delivered localhost/carol "under systemd"
+
+	local pid
+	pid=$(main_pid)
+	systemctl reload pepsi || say_why "systemctl reload"
+	printf '[pepsi]\nNONSENSE = 1\n' >/etc/pepsi/conf.d/zz.conf
+	! systemctl reload pepsi 2>/dev/null || fail "systemctl reload accepts a configuration with a mistake"
+	rm /etc/pepsi/conf.d/zz.conf
+	active pepsi.service && [ "$(main_pid)" = "$pid" ] || say_why "after a reload that failed"
+	journalctl -u pepsi --no-pager | grep -q NONSENSE || fail "the journal does not name the mistake"
+	systemctl start pepsi-failure-bouncer.service || fail "the sweep: $(systemctl status --no-pager -l pepsi-failure-bouncer.service 2>&1)"
+	kill -KILL "$pid"
+	until_true "pepsi.service was not started again" sh -c "[ \$(systemctl show -p MainPID --value pepsi.service) -gt 0 ] &&
+		[ \$(systemctl show -p MainPID --value pepsi.service) != $pid ] && systemctl -q is-active pepsi.service"
+	# each process under its account, and no capability where mail is read
+	local p status user
+	for p in $(cat /sys/fs/cgroup/system.slice/pepsi.service/cgroup.procs); do
+		status=$(cat "/proc/$p/status" 2>/dev/null) || continue
+		user=$(stat -c %U "/proc/$p" 2>/dev/null) || continue
+		[ "$p" = "$(main_pid)" ] || case $user in
+		pepsi | pepsi-reactor | pepsi-config) printf '%s' "$status" | grep -q '^CapEff:.0000000000000000' || fail "process $p of $user has capabilities: $status" ;;
+		*) fail "process $p of pepsi.service runs as $user" ;;
+		esac
+	done
+	printf 'note exposure of pepsi.service, by systemd-analyze security: %s\n' \
+		"$(systemd-analyze security --no-pager pepsi.service | sed -n 's/.*exposure level for pepsi.service: //p')"
+	pid=$(main_pid)
+	dpkg --force-confold -i /try/pepsi-newer.deb >/try/dpkg.log 2>&1 || { cat /try/dpkg.log; fail "upgrade under systemd"; }
+	active pepsi.service && [ "$(main_pid)" != "$pid" ] || say_why "after an upgrade"
+	systemctl disable -q --now pepsi-failure-bouncer.timer pepsi.service
+	dpkg --force-confold -i /try/pepsi-newer.deb >/try/dpkg.log 2>&1 || { cat /try/dpkg.log; fail "upgrade, disabled"; }
+	! active pepsi.service || fail "an upgrade starts a service that the admin disabled"
+	systemctl enable -q --now pepsi.service pepsi-failure-bouncer.timer || fail "systemctl enable"
+	# a configuration that cannot be started with fails no upgrade
+	printf '[pepsi]\nNONSENSE = 1\n' >/etc/pepsi/conf.d/zz.conf
+	dpkg --force-confold -i /try/pepsi-newer.deb >/try/dpkg.log 2>&1 || { cat /try/dpkg.log; fail "upgrade with a faulty configuration"; }
+	grep -q 'did not start' /try/dpkg.log || fail "an upgrade does not say that the service did not start: $(cat /try/dpkg.log)"
+	installed pepsi
+	rm /etc/pepsi/conf.d/zz.conf
+	systemctl reset-failed
+	systemctl start pepsi.service || say_why "started again"
+	dpkg -r pepsi-dev pepsi >/try/dpkg.log 2>&1 || { cat /try/dpkg.log; fail "removal under systemd"; }
+	! active pepsi.service && [ ! -s /sys/fs/cgroup/system.slice/pepsi.service/cgroup.procs ] || fail "the removal left processes"
+	dpkg -i /try/pepsi-newer.deb /try/pepsi-dev-newer.deb >/try/dpkg.log 2>&1 </dev/null || { cat /try/dpkg.log; fail "installation under systemd"; }
+	active pepsi.service || say_why "the installation does not start the service"
+	mail you@localhost dave@localhost "installed under systemd"
+	until_true "a message after the installation does not arrive" delivered localhost/dave "installed under systemd"
+	systemctl stop pepsi.target
+	! active pepsi.service && ! active pepsi-failure-bouncer.timer || fail "stopping pepsi.target does not stop all of it"
+	ok "systemd: start, mail, reload, a faulty reload, sweep, kill, upgrade, disabled, removal, installation"
 }
 
 purge() {

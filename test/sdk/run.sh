@@ -75,6 +75,42 @@ t escape-json 0 '-X-Raw: \\xff' "$pepsi" --json stage run pepsi-stage-pipe --mes
 t pipe-bounce 0 '"enhanced_status":"5.7.1"' sh -c 'printf "#!/bin/sh\necho {\\\"action\\\":\\\"reject\\\"}\n" >r.sh; chmod +x r.sh
 	"$0" stage run pepsi-stage-pipe --message m.eml --set "COMMAND=$PWD/r.sh"' "$pepsi"
 
+# several messages: one after the other, or in batches as a worker would bring them
+printf 'Subject: two\n\n2\n' >two.eml
+t several 0 'message    2, 4 of two.eml' run "$good" --message m.eml --message two.eml --repeat 2 --set DEPTH=1
+t several-alike 0 'message    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, ... (120 alike) of m.eml' run "$good" --message m.eml --repeat 120 --set DEPTH=1
+t several-time 0 ' ms for 4 messages' run "$good" --message m.eml --message two.eml --repeat 2 --set DEPTH=1
+t several-json 0 '"message":4,"file":"two.eml"}],"module":"pepsi-stage-bad-good","end":"done"' "$pepsi" --json stage run "$good" --message m.eml \
+	--message two.eml --repeat 2 --set DEPTH=1
+t several-hang 1 'in process() after 1.0 s and was killed (MAX_RUNTIME), message 1 of 3' run "$bad/pepsi-stage-bad-hang.so" --message m.eml --repeat 3 \
+	--set DEPTH=1 --set MAX_RUNTIME=1
+t repeat 2 '--repeat: "0" is not a whole number from 1 to 10000' run "$good" --message m.eml --repeat 0 --set DEPTH=1
+t too-many 2 'more than 10000 messages' run "$good" --message m.eml --message two.eml --repeat 5001 --set DEPTH=1
+t stdin-twice 2 'standard input can be read once' run "$good" --message - --message - --set DEPTH=1
+t stdin-repeat 0 'message    1, 2 of -' sh -c '"$0" stage run "$1" --message - --repeat 2 --set DEPTH=1 <m.eml' "$pepsi" "$good"
+t second-missing 1 'nothing.eml: No such file' run "$good" --message m.eml --message nothing.eml --set DEPTH=1
+t second-bad 1 'cr.eml: the message holds a bare CR' run "$good" --message m.eml --message cr.eml --set DEPTH=1
+batch=$bad/pepsi-stage-step-batch.so
+t batch 0 'outcome    pause, at stage run (paused 60 s)' run "$batch" --message m.eml --repeat 5
+t batch-place 0 'message    5, 10 of m.eml
+outcome    finish, counted as discarded' run "$batch" --message m.eml --repeat 10
+t batch-of-one 0 'outcome    advance: move to stage next (pending)' run "$batch" --message m.eml
+t batch-silent 1 'reason     process_batch() gave no status for a message' run "$bad/pepsi-stage-hook-silent.so" --message m.eml --repeat 2
+t batch-crash 1 'crashed in process_batch() with signal 9 (Killed), message 51 of 60' run "$bad/pepsi-stage-hook-crash.so" --message m.eml --repeat 60
+t batch-retry 0 'outcome    retry, at stage run (paused' run "$bad/pepsi-stage-hook-refuses.so" --message m.eml --repeat 3
+t batch-log 0 'log        warn: message 2: one by one' run "$bad/pepsi-stage-hook-refuses.so" --message m.eml --repeat 3
+
+# as the stage before would bring it: can_fuse(), then process()
+t fused 0 'can_fuse   yes
+outcome    advance_or_finish: move to stage next (pending)' run "$batch" --message m.eml --fused
+t fused-no 0 'outcome    declined
+reason     can_fuse() does not take it: it comes through the queue' run "$batch" --message m.eml --fused --set FUSE=NO
+t fused-json 0 '{"outcome":"declined","can_fuse":false,' "$pepsi" --json stage run "$batch" --message m.eml --fused --set FUSE=NO
+t fused-some 0 'message    1 of m.eml' run "$bad/pepsi-stage-hook-silent.so" --message m.eml --message two.eml --fused
+t fused-writes 1 'reason     can_fuse() may only read: merge_state() was called' run "$bad/pepsi-stage-hook-fuse-writes.so" --message m.eml --fused
+t fused-crash 1 'crashed in can_fuse() with signal 9' run "$bad/pepsi-stage-hook-crash.so" --message m.eml --fused
+t fused-no-hook 0 'can_fuse   yes' run "$good" --message m.eml --fused --set DEPTH=1
+
 # fan-out: clones with their recipients
 t clones 0 'clone      b (pending): y@b.test' run pepsi-stage-route --message m.eml --set 'ROUTE_1=a.test a' --set 'ROUTE_2=b.test b' --set DEFAULT=d --to x@a.test --to y@b.test
 exit $failed

@@ -14,8 +14,9 @@
 static void report(void *arg, const struct trial_pass *p, struct buf *out)
 {
 	(void)arg;
-	buf_addf(out, "%s %d %zu ops%s%s", p->terminal ? p->terminal : "-", p->rc, p->msg->pass.n_ops, p->msg->misuse[0] ? " " : "",
-	    p->msg->misuse);
+	static const char *const fuse[] = { "", " fuses", " declined", " broken" };
+	buf_addf(out, "%s %d %zu ops%s%s%s", p->terminal ? p->terminal : "-", p->rc, p->msg->pass.n_ops, fuse[p->fuse],
+	    p->msg->misuse[0] ? " " : "", p->msg->misuse);
 }
 
 static void endless(void *arg, const struct trial_pass *p, struct buf *out)
@@ -36,8 +37,9 @@ static struct trial_result try_it(const char *variant, int64_t runtime_ms, const
 	snprintf(path, sizeof path, "%s/pepsi-stage-bad-%s.so", STAGES, variant);
 	assert_int_equal(config_set(c, "stage-here", "DEPTH", depth), 0);
 	assert_int_equal(config_set(c, "stage-here", "NEXT_STAGE", "next"), 0);
+	struct wire_item item = { .id = 1, .has_content = true, .rcpts = &rcpt, .n_rcpts = 1, .state = STR("{}"), .headers = STR("A: b\r\n") };
 	struct trial t = { .path = path, .c = c, .stage = "here", .runtime_ms = runtime_ms, .any_stage = true, .report = fn,
-		.item = { .id = 1, .has_content = true, .rcpts = &rcpt, .n_rcpts = 1, .state = STR("{}"), .headers = STR("A: b\r\n") } };
+		.items = &item, .n_items = 1 };
 	trial_run(&t, &r);
 	config_free(c);
 	config_faults_free(faults);
@@ -92,6 +94,92 @@ static void it_crashes(void **st)
 	trial_result_free(&r);
 }
 
+/* 120 messages through a hook module; every third has two recipients. */
+static struct trial_result many(const char *variant, bool fused, int64_t runtime_ms)
+{
+	char path[600];
+	struct str rcpt[] = { STR_INIT("a@b.test"), STR_INIT("c@b.test") };
+	struct wire_item items[120];
+	struct config_faults *faults = config_faults_new();
+	struct config *c = config_load("/dev/null", faults);
+	struct trial_result r;
+	snprintf(path, sizeof path, "%s/pepsi-stage-%s.so", STAGES, variant);
+	assert_int_equal(config_set(c, "stage-here", "NEXT_STAGE", "next"), 0);
+	for (int i = 0; i < 120; i++)
+		items[i] = (struct wire_item){ .id = i + 1, .has_content = true, .rcpts = rcpt, .n_rcpts = i % 3 ? 1 : 2, .state = STR("{}"),
+			.headers = STR("A: b\r\n") };
+	struct trial t = { .path = path, .c = c, .stage = "here", .runtime_ms = runtime_ms, .any_stage = true, .report = report, .fused = fused,
+		.items = items, .n_items = 120 };
+	trial_run(&t, &r);
+	config_free(c);
+	config_faults_free(faults);
+	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+	return r;
+}
+
+static unsigned lines_with(const struct trial_result *r, const char *text)
+{
+	struct str rest = buf_str(&r->report), line;
+	unsigned n = 0;
+	while (str_word(&rest, "\n", &line))
+		n += memmem(line.p, line.n, text, strlen(text)) != NULL;
+	return n;
+}
+
+static void in_batches(void **st)
+{
+	char retried[32];
+	(void)st;
+	/* by its place in a batch of 50: 120 messages are 24 of each kind */
+	struct trial_result r = many("step-batch", false, 60000);
+	assert_int_equal(r.end, TRIAL_DONE);
+	assert_int_equal(lines_with(&r, "advance 0 1 ops"), 48);
+	assert_int_equal(lines_with(&r, "advance_to 0 1 ops"), 24);
+	assert_int_equal(lines_with(&r, "pause 0 1 ops"), 24);
+	assert_int_equal(lines_with(&r, "finish 0 1 ops"), 24);
+	trial_result_free(&r);
+	r = many("hook-silent", false, 60000);
+	assert_int_equal(r.end, TRIAL_DONE);
+	assert_int_equal(lines_with(&r, "process_batch() gave no status"), 60);
+	assert_int_equal(lines_with(&r, "advance_or_finish 0 1 ops"), 60);
+	trial_result_free(&r);
+	r = many("hook-refuses", false, 60000);
+	assert_int_equal(lines_with(&r, "advance_or_finish 0 1 ops"), 6);
+	snprintf(retried, sizeof retried, "- %d 1 ops", PEPSI_RETRY);
+	assert_int_equal(lines_with(&r, retried), 114); /* the others of each batch */
+	assert_int_equal(r.n_notes, 6);
+	assert_string_equal(r.notes[2].text, "message 51: one by one");
+	trial_result_free(&r);
+	/* the first batch is whole before the second one begins */
+	r = many("hook-crash", false, 60000);
+	assert_int_equal(r.end, TRIAL_CRASHED);
+	assert_string_equal(r.during, "process_batch");
+	assert_int_equal(r.at, 50);
+	assert_int_equal(lines_with(&r, "ops"), 50);
+	assert_true(r.process_us >= 0);
+	trial_result_free(&r);
+}
+
+static void in_fused_passes(void **st)
+{
+	(void)st;
+	struct trial_result r = many("hook-silent", true, 60000); /* one recipient: yes; and never process_batch() */
+	assert_int_equal(r.end, TRIAL_DONE);
+	assert_int_equal(lines_with(&r, "advance_or_finish 0 1 ops fuses"), 80);
+	assert_int_equal(lines_with(&r, "- 0 0 ops declined"), 40);
+	trial_result_free(&r);
+	r = many("hook-fuse-writes", true, 60000);
+	assert_int_equal(r.end, TRIAL_DONE);
+	assert_int_equal(lines_with(&r, "- 0 0 ops broken merge_state() was called after a terminal"), 120);
+	trial_result_free(&r);
+	r = many("hook-crash", true, 60000);
+	assert_int_equal(r.end, TRIAL_CRASHED);
+	assert_string_equal(r.during, "can_fuse");
+	assert_int_equal(r.at, 0);
+	assert_int_equal(r.process_us, -1);
+	trial_result_free(&r);
+}
+
 static void a_report_that_does_not_fit(void **st)
 {
 	(void)st;
@@ -105,7 +193,7 @@ static void a_report_that_does_not_fit(void **st)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(how_it_ends), cmocka_unit_test(it_crashes),
+	const struct CMUnitTest tests[] = { cmocka_unit_test(how_it_ends), cmocka_unit_test(it_crashes), cmocka_unit_test(in_batches), cmocka_unit_test(in_fused_passes),
 		cmocka_unit_test(a_report_that_does_not_fit) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

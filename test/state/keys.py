@@ -20,9 +20,11 @@ NOT_STATE = {
     "core/config/": None,                # pepsi config show
     "core/daemon/": None,                # pepsi status
     "core/ingress/stats.c": None,
-    "core/ingress/certificates.c": None, # pepsi status
+    "core/ingress/certificates.c": None, # pepsi status, and the next
+    "core/ingress/auth_stats.c": None,
     "proto/sasl/server_bearer.c": "status schemes", # to the client that signs in (RFC 7628)
     "core/dispatch/stats.c": None,
+    "core/net/dns_stats.c": None,
     "modules/pepsi-stage-pipe/input.c": "id stage received_at mail_from rcpt_to state",  # the command's envelope
     "modules/pepsi-stage-pipe/reply.c": "name value",                                    # its reply, in messages
     # status lines from worker to dispatcher (core/worker/README.md)

@@ -1,6 +1,7 @@
 /* pepsi-vectors: reads the files, hands each case to its topic, prints a line per case and the sum. Built, not installed. */
 #include "vectors.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -10,7 +11,9 @@ static const struct {
 	const char *about;
 } topics[] = {
 	{ "smtp-data", topic_smtp_data, "dot stuffing and end of data: dot-read.json dot-write.json smuggling.json" },
+	{ "proxy-protocol", topic_proxy_protocol, "the header of the PROXY protocol: v1.json v2.json" },
 	{ "address", topic_address, "addresses under the strict envelope grammar: isemail*.json emailvalidation.json flanker.json" },
+	{ "eai", topic_eai, "internationalised addresses and domains: addresses.json IdnaTestV2-sample.txt *punycode_tests.json" },
 };
 
 struct str vectors_str(struct json_object *o, const char *key)
@@ -87,16 +90,47 @@ static void judge_one(vectors_topic_fn *judge, const char *file, size_t index, s
 	buf_free(&id);
 }
 
-/* Returns 0, or -1: not a file of cases. */
+/* A text file: each line that is neither empty nor a comment is a case {"id": "FILE:NUMBER", "line": …}. */
+static int judge_lines(vectors_topic_fn *judge, const char *path, const char *file, struct tally *t)
+{
+	FILE *f = fopen(path, "re");
+	char *line = NULL, id[512];
+	size_t cap = 0, number = 0;
+	ssize_t n;
+	if (!f) {
+		fprintf(stderr, "pepsi-vectors: %s: %s\n", path, strerror(errno));
+		return -1;
+	}
+	while ((n = getline(&line, &cap, f)) >= 0) {
+		struct str text = str_trim(str_n(line, (size_t)n));
+		number++;
+		if (!text.n || text.p[0] == '#')
+			continue;
+		struct json_object *one = json_object_new_object();
+		snprintf(id, sizeof id, "%s:%zu", file, number);
+		json_object_object_add(one, "id", json_object_new_string(id));
+		json_object_object_add(one, "line", json_object_new_string_len(text.p, (int)text.n));
+		judge_one(judge, file, number, one, t);
+		json_object_put(one);
+	}
+	free(line);
+	fclose(f);
+	return 0;
+}
+
+/* {"cases": [ … ]}, or the list itself. Returns 0, or -1: not a file of cases. */
 static int judge_file(vectors_topic_fn *judge, const char *path, struct tally *t)
 {
 	const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
-	struct json_object *root = json_object_from_file(path), *cases;
+	if (str_iends(str_from(path), STR(".txt")))
+		return judge_lines(judge, path, file, t);
+	struct json_object *root = json_object_from_file(path), *cases = root;
 	if (!root) {
 		fprintf(stderr, "pepsi-vectors: %s: %s", path, json_util_get_last_err());
 		return -1;
 	}
-	if (!json_object_object_get_ex(root, "cases", &cases) || !json_object_is_type(cases, json_type_array)) {
+	if ((json_object_is_type(root, json_type_object) && !json_object_object_get_ex(root, "cases", &cases)) ||
+	    !json_object_is_type(cases, json_type_array)) {
 		fprintf(stderr, "pepsi-vectors: %s: no array \"cases\"\n", path);
 		json_object_put(root);
 		return -1;

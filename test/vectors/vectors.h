@@ -6,6 +6,7 @@
 #include "base/buf.h"
 
 #include <json-c/json.h>
+#include <stdlib.h>
 
 /* What a topic says of one case. */
 struct verdict {
@@ -17,7 +18,7 @@ struct verdict {
 /* file: the base name of the file the case is from; a topic whose files differ in form looks at it or at the case's keys. */
 typedef void vectors_topic_fn(const char *file, struct json_object *one, struct verdict *v);
 
-vectors_topic_fn topic_smtp_data, topic_address;
+vectors_topic_fn topic_smtp_data, topic_address, topic_proxy_protocol, topic_eai;
 
 /* Helpers for topics. A string member with its length (NUL octets allowed); .p is NULL when there is none. */
 struct str vectors_str(struct json_object *o, const char *key);
@@ -25,6 +26,9 @@ struct str vectors_str(struct json_object *o, const char *key);
 bool vectors_bool(struct json_object *o, const char *key, bool *ret);
 /* Octets of a hex string appended to out. Returns 0, or -1. */
 int vectors_unhex(struct str hex, struct buf *out);
+/* A mailbox as it stands in a header field (RFC 5322 §3.4), "Name <addr>" or an address with comments and blanks around it: the
+ * address within. False: not of this form. A bare address is. */
+bool vectors_mailbox(struct str s, struct str *ret);
 /* Appends s with everything but printable ASCII as \xNN. */
 void vectors_escape(struct str s, struct buf *out);
 

@@ -1,4 +1,4 @@
-/* <pepsi/stage.h>: the stage ABI, version 1.0. The only thing a stage module and its host agree on.
+/* <pepsi/stage.h>: the stage ABI, version 1.1. The only thing a stage module and its host agree on.
  *
  * A stage module is a shared object that exports one symbol, `pepsi_stage_descriptor`, made by PEPSI_STAGE(). The host
  * loads it in a worker process (never in the daemon), calls open() once, then process() for each message of the stage,
@@ -34,7 +34,7 @@ extern "C" {
 #endif
 
 #define PEPSI_ABI_MAJOR 1
-#define PEPSI_ABI_MINOR 0
+#define PEPSI_ABI_MINOR 1
 
 /* First member of every public struct, frozen for ever. */
 struct pepsi_abi {
@@ -61,7 +61,7 @@ struct pepsi_str {
 
 /* Capabilities */
 #define PEPSI_CAP_DELIVER (UINT64_C(1) << 0)    /* finish() means delivered; without it, discarded (statistics) */
-#define PEPSI_CAP_NET (UINT64_C(1) << 1)        /* opens network sockets */
+#define PEPSI_CAP_NET (UINT64_C(1) << 1)        /* opens network sockets, or calls resolve() */
 #define PEPSI_CAP_DB (UINT64_C(1) << 2)         /* asks for host->database() */
 #define PEPSI_CAP_HELPER (UINT64_C(1) << 3)     /* forks, or executes a helper program; without it the kernel refuses both */
 #define PEPSI_CAP_FILES (UINT64_C(1) << 4)      /* opens files of its own */
@@ -126,6 +126,46 @@ struct pepsi_clone {
 #define PEPSI_LOG_WARN 1
 #define PEPSI_LOG_INFO 2
 #define PEPSI_LOG_DEBUG 3
+
+/* Types of DNS records, for resolve(); the numbers of the protocol. Since 1.1. */
+#define PEPSI_DNS_A 1u
+#define PEPSI_DNS_NS 2u
+#define PEPSI_DNS_CNAME 5u
+#define PEPSI_DNS_PTR 12u
+#define PEPSI_DNS_MX 15u
+#define PEPSI_DNS_TXT 16u
+#define PEPSI_DNS_AAAA 28u
+#define PEPSI_DNS_TLSA 52u
+
+/* What an answer is. Since 1.1. */
+#define PEPSI_DNS_OK 0u       /* records are there */
+#define PEPSI_DNS_NODATA 1u   /* the name exists, without records of this type */
+#define PEPSI_DNS_NXDOMAIN 2u /* the name does not exist, or cannot be a domain name */
+#define PEPSI_DNS_TEMPFAIL 3u /* not known: never to be taken for "no". PEPSI_RETRY is what to do about it */
+
+/* One record. Names are lower case, A-labels, without a final dot, NUL-terminated; the root is "". Since 1.1. */
+struct pepsi_dns_rr {
+	struct pepsi_str data; /* A: 4 octets, AAAA: 16; TXT: all strings joined; NS, CNAME, PTR, MX: a name; TLSA: association data */
+	uint16_t preference;   /* MX; records come sorted by it */
+	uint8_t usage, selector, matching; /* TLSA */
+	uint8_t reserved[3];
+};
+/* An answer. Since 1.1. */
+struct pepsi_dns {
+	struct pepsi_abi abi;
+	uint32_t status;        /* PEPSI_DNS_OK … */
+	uint32_t authenticated; /* 1: validated by DNSSEC, and told by a resolver the operator trusts (DANE) */
+	uint32_t ttl;           /* seconds */
+	uint32_t rr_size;       /* the stride of rr[]: pepsi_dns_at() */
+	const struct pepsi_dns_rr *rr;
+	size_t n_rr;            /* 0 unless PEPSI_DNS_OK */
+	const char *canonical;  /* the name behind all CNAMEs */
+	const char *why;        /* for people: why it is a TEMPFAIL; NULL */
+};
+static inline const struct pepsi_dns_rr *pepsi_dns_at(const struct pepsi_dns *a, size_t i)
+{
+	return (const struct pepsi_dns_rr *)(const void *)((const char *)a->rr + i * a->rr_size);
+}
 
 /* What the host does for a module. The table is valid from open() until close() has returned. `msg` is always the
  * message process() was given. Functions that return int32_t give PEPSI_OK or what is said. */
@@ -206,6 +246,10 @@ struct pepsi_host {
 	int64_t (*now_us)(void);                                          /* wall clock */
 	/* 1 when other messages wait behind this one: worth keeping a connection open. */
 	int32_t (*more_waiting)(struct pepsi_msg *);
+	/* Since 1.1. Asks the DNS for (name, PEPSI_DNS_*) and waits: [pepsi-dns] LOOKUP_DEADLINE at most, MAX_QUERIES and
+	 * MESSAGE_DEADLINE for the whole pass, never beyond MAX_RUNTIME; behind these limits every answer is a TEMPFAIL. Answers are
+	 * cached in the worker. Needs PEPSI_CAP_NET. NULL: out of memory, or a broken rule (PEPSI_MISUSE of the pass). */
+	const struct pepsi_dns *(*resolve)(struct pepsi_msg *, const char *name, uint32_t type);
 };
 
 /* What a module exports: one const object. */

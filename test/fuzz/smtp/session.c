@@ -1,9 +1,11 @@
-/* A whole session: the first octets choose the configuration and seed the caller's answers and the cuts of the input, the rest
- * is what the client says. Checks what a caller relies on: which event may follow which, that each begun message ends once,
+/* A whole session: the first octets choose the configuration, what the client may do, and seed the caller's answers and the cuts
+ * of the input; the rest is what the client says. Checks what a caller relies on: which event may follow which, that each begun message ends once,
  * that an accepted message is sound, and that the output is nothing but reply lines. */
 #include "fuzz.h"
 
 #include "proto/smtp/server.h"
+
+enum { HEAD = 7 };
 
 static uint32_t seed;
 
@@ -15,9 +17,10 @@ static uint32_t dice(uint32_t n)
 
 struct caller {
 	struct smtp_server *s;
-	bool mail, message, over, tls;
+	bool mail, message, over, tls, binary, chunked;
 	uint64_t size;
 	char last;      /* octet of the message */
+	unsigned empty_line; /* octets of CR LF CR LF seen; a message may begin in the middle of it */
 	bool at_start;  /* nothing of the message yet */
 };
 
@@ -25,10 +28,14 @@ static void check_chunk(struct caller *c, struct str chunk)
 {
 	must(c->message && chunk.n);
 	for (size_t i = 0; i < chunk.n; i++) {
-		must(chunk.p[i]);
-		/* a CR at the end of a chunk may turn out to be bare, but nothing follows it then */
-		must(c->last != '\r' || chunk.p[i] == '\n');
-		must(chunk.p[i] != '\n' || c->last == '\r');
+		if (!c->binary || c->empty_line < 4) {
+			must(chunk.p[i]);
+			/* a CR at the end of a chunk may turn out to be bare, but nothing follows it then */
+			must(c->last != '\r' || chunk.p[i] == '\n');
+			must(chunk.p[i] != '\n' || c->last == '\r');
+		}
+		if (c->empty_line < 4)
+			c->empty_line = chunk.p[i] == "\r\n\r\n"[c->empty_line] ? c->empty_line + 1 : chunk.p[i] == '\r';
 		c->last = chunk.p[i];
 	}
 	c->at_start = false;
@@ -50,7 +57,8 @@ static void check_output(struct caller *c)
 	buf_consume(out, out->n);
 }
 
-static void answer(struct caller *c)
+/* Was it accepted? */
+static bool answer(struct caller *c)
 {
 	static const struct smtp_reply replies[] = {
 		{ 550, "5.1.1", "no\nsuch\r\nuser" }, { 451, "4.3.0", NULL }, { 421, NULL, "\xff\xfe" }, { 0, "x", "" },
@@ -60,6 +68,7 @@ static void answer(struct caller *c)
 		smtp_server_accept(c->s, r == 0 ? &replies[3] : NULL);
 	else
 		smtp_server_reject(c->s, r == 15 ? NULL : &replies[r - 12]);
+	return r < 12;
 }
 
 static void event(struct caller *c, const struct smtp_event *ev)
@@ -87,16 +96,22 @@ static void event(struct caller *c, const struct smtp_event *ev)
 		c->at_start = true;
 		c->last = 0;
 		c->size = 0;
-		answer(c);
-		/* accepted or not is seen in the state, as a caller sees it in what it said */
-		c->message = !strcmp(smtp_server_state_name(c->s), "data");
+		c->empty_line = 2;
+		c->chunked = ev->tx->chunked;
+		c->binary = ev->tx->body == SMTP_BODY_BINARYMIME;
+		must(!c->binary || c->chunked);
+		c->message = answer(c) && strcmp(smtp_server_state_name(c->s), "closed");
+		must(!c->message || !strcmp(smtp_server_state_name(c->s), c->chunked ? "bdat" : "data"));
 		break;
 	case SMTP_EV_CHUNK:
 		check_chunk(c, ev->chunk);
 		break;
 	case SMTP_EV_MESSAGE:
-		must(c->message && ev->tx->n_rcpts && (c->at_start || c->last == '\n') && c->size <= 2000);
+		must(c->message && ev->tx->n_rcpts && c->size <= 2000);
+		must(c->at_start || c->last == '\n' || (c->chunked && (c->binary || c->last != '\r')));
 		c->message = false;
+		for (unsigned i = dice(4); i < ev->tx->n_rcpts; i++)
+			must(!smtp_server_answer_rcpt(c->s, i, &(struct smtp_reply){ dice(600), "4.2.2", "of my own\nin two lines" }));
 		if (!dice(20))
 			smtp_server_shutdown(c->s, NULL, NULL);
 		answer(c);
@@ -147,18 +162,24 @@ static void pump(struct caller *c)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct smtp_server_conf conf = { .hostname = STR("mx.example.test"), .max_recipients = 3 };
+	struct smtp_server_conf conf = { .hostname = STR("mx.example.test"), .max_recipients = 3, .hold_max = 1000, .deliver_by_min = 5 };
 	struct caller c = { 0 };
-	if (size < 4)
+	if (size < HEAD)
 		return 0;
-	conf.extensions = data[0];
-	conf.size_limit = data[1] & 1 ? 2000 : 0;
-	conf.max_errors = data[1] >> 1 & 15;
-	seed = data[2];
-	size_t step = 1 + (size_t)data[3] * 4;
+	conf.extensions = data[0] | (unsigned)data[1] << 8 | (unsigned)data[2] << 16;
+	conf.size_limit = data[3] & 1 ? 2000 : 0;
+	conf.max_errors = data[3] >> 1 & 15;
+	conf.lmtp = data[3] & 32;
+	conf.max_transactions = data[3] >> 6;
+	seed = data[5];
+	size_t step = 1 + (size_t)data[6] * 4;
 	c.s = smtp_server_new(&conf);
 	must(c.s);
-	for (size_t at = 4; at < size && !c.over; ) {
+	smtp_server_trust(c.s, data[4] & 3);
+	smtp_server_time(c.s, data[4] & 4 ? 1783600200 : 0);
+	if (data[4] & 8)
+		smtp_server_mechs(c.s, ~0u);
+	for (size_t at = HEAD; at < size && !c.over; ) {
 		/* lines are fed as one piece, mostly: a cut one keeps what must end a group from being answered */
 		const uint8_t *nl = memchr(data + at, '\n', size - at);
 		size_t n = nl && dice(4) ? (size_t)(nl - data) + 1 - at : step;

@@ -38,6 +38,9 @@ static const struct {
 	{ { "pepsi", "stage", "run", "m.so", "--message=-", "--to", "a", "--set", "B=1", "--to=c" }, "stage", "run", NULL,
 	    CLI_BIT(CLI_MESSAGE) | CLI_BIT(CLI_TO) | CLI_BIT(CLI_SET), 1 },
 
+	{ { "pepsi", "stage", "run", "m.so", "--message", "a", "--message", "b", "--repeat=3", "--fused" }, "stage", "run", NULL,
+	    CLI_BIT(CLI_MESSAGE) | CLI_BIT(CLI_REPEAT) | CLI_BIT(CLI_FUSED), 1 },
+
 	{ { "pepsi" }, NULL, NULL, "which tool?", 0, 0 },
 	{ { "pepsi", "stage", "list", "--set", "A=1" }, NULL, NULL, "stage list takes no option --set", 0, 0 },
 	{ { "pepsi", "stage", "run", "--to" }, NULL, NULL, "--to needs a value", 0, 0 },

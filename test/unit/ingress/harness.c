@@ -124,7 +124,7 @@ static bool sink_reserve(void *arg, const char *stage, const char *key, size_t o
 {
 	struct fake *f = &((struct world *)arg)->fake;
 	assert_string_equal(stage, "init");
-	assert_string_equal(key, "127.0.0.1");
+	assert_string_equal(key, f->sender ? f->sender : "127.0.0.1");
 	assert_true(octets > 0);
 	if (!f->places)
 		return false;

@@ -41,6 +41,7 @@ struct fake {
 	struct fake_row rows[FAKE_ROWS]; /* all rows ever sent */
 	size_t n_rows;
 	/* the dispatcher */
+	const char *sender;         /* sender_key that is expected; NULL: the address */
 	unsigned places;            /* reserve() says yes so often */
 	unsigned reserved, unreserved, wakes, n_handed;
 	struct {

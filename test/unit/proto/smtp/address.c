@@ -128,6 +128,10 @@ static const struct {
 	{ "a@b\xef\xbc\xbf.example", SMTP_ADDRESS_NOT_ASCII, SMTP_ADDRESS_IDNA }, /* to an underscore */
 	{ "a@b\xe3\x80\x82", SMTP_ADDRESS_NOT_ASCII, SMTP_ADDRESS_IDNA },         /* to a final dot */
 	{ "a@b\xc2\xad\xc3\xbc.example", SMTP_ADDRESS_NOT_ASCII, SMTP_ADDRESS_IDNA },  /* soft hyphen */
+	{ "a@1.\xd7\x90.example", SMTP_ADDRESS_NOT_ASCII, SMTP_ADDRESS_IDNA },          /* a digit first, in a right-to-left name */
+	{ "a@\xd7\x90" "0\xd9\xa0.example", SMTP_ADDRESS_NOT_ASCII, SMTP_ADDRESS_IDNA }, /* two kinds of digits */
+	{ "a@b1.\xd7\x90.example", SMTP_ADDRESS_NOT_ASCII, 0 },
+	{ "a@1.b\xc3\xbc.example", SMTP_ADDRESS_NOT_ASCII, 0 },
 	{ "a@u\xcc\x88.example", SMTP_ADDRESS_NOT_ASCII, SMTP_ADDRESS_IDNA },         /* not NFC */
 	{ "a@B\xc3\xbc" "CHER.example", SMTP_ADDRESS_NOT_ASCII, 0 },
 	{ "a@-\xc3\xbc.example", SMTP_ADDRESS_NOT_ASCII, SMTP_ADDRESS_DOMAIN },

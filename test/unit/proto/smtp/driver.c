@@ -21,6 +21,7 @@ void driver_start(struct driver *d, const struct smtp_server_conf *conf)
 	d->s = smtp_server_new(conf);
 	if (!d->s)
 		abort();
+	smtp_server_time(d->s, DRIVER_TIME);
 	buf_reset(smtp_server_out(d->s));
 }
 
@@ -56,6 +57,43 @@ static void log_notify(struct driver *d, const struct smtp_rcpt *r)
 		log_text(d, "orcpt", r->orcpt);
 }
 
+static void log_wishes(struct driver *d, const struct smtp_transaction *tx)
+{
+	if (tx->hold_for || tx->hold_until)
+		buf_addf(&d->log, " hold=%u/%lld", tx->hold_for, (long long)tx->hold_until);
+	if (tx->deliver_mode)
+		buf_addf(&d->log, " by=%d/%lld;%c%s", tx->deliver_by, (long long)tx->deliver_at, tx->deliver_mode,
+		    tx->deliver_trace ? "T" : "");
+	if (tx->has_priority)
+		buf_addf(&d->log, " priority=%d/%d", tx->priority, tx->priority_asked);
+	if (tx->require_tls)
+		buf_addz(&d->log, " requiretls");
+	if (tx->prdr)
+		buf_addz(&d->log, " prdr");
+}
+
+static void log_xclient(struct driver *d, const struct smtp_xclient *x)
+{
+	static const char *const is[] = { "", "", "unavailable", "tempunavail" };
+	const struct {
+		const char *name;
+		enum smtp_xclient_state state;
+		struct str value;
+	} all[] = {
+		{ "name", x->name_is, x->name }, { "addr", x->addr_is, x->addr }, { "helo", x->helo_is, x->helo },
+		{ "login", x->login_is, x->login }, { "destaddr", x->destaddr_is, x->destaddr },
+	};
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+		if (all[i].state)
+			log_text(d, all[i].name, all[i].state == SMTP_XCLIENT_GIVEN ? all[i].value : str_from(is[all[i].state]));
+	if (x->port_is)
+		buf_addf(&d->log, " port=%u", x->port);
+	if (x->destport_is)
+		buf_addf(&d->log, " destport=%u", x->destport);
+	if (x->proto_is)
+		buf_addf(&d->log, " proto=%s", x->esmtp ? "esmtp" : "smtp");
+}
+
 static void log_event(struct driver *d, const struct smtp_event *ev)
 {
 	static const char *const names[] = {
@@ -85,6 +123,14 @@ static void log_event(struct driver *d, const struct smtp_event *ev)
 			buf_addf(&d->log, " ret=%c", tx->ret);
 		if (tx->envid.n)
 			log_text(d, "envid", tx->envid);
+		log_wishes(d, tx);
+		break;
+	case SMTP_EV_DATA:
+		if (tx->chunked)
+			buf_addz(&d->log, " chunked");
+		break;
+	case SMTP_EV_XCLIENT:
+		log_xclient(d, ev->xclient);
 		break;
 	case SMTP_EV_RCPT:
 		log_text(d, "to", ev->rcpt->address);
@@ -101,6 +147,11 @@ static void log_event(struct driver *d, const struct smtp_event *ev)
 		log_text(d, "text", buf_str(&d->message));
 		break;
 	case SMTP_EV_VRFY:
+	case SMTP_EV_EXPN:
+		if (ev->smtputf8)
+			buf_addz(&d->log, " utf8");
+		log_text(d, "text", ev->text);
+		break;
 	case SMTP_EV_ABORT:
 	case SMTP_EV_CLOSE:
 		log_text(d, "text", ev->text);
@@ -118,8 +169,11 @@ static const struct smtp_reply *verdict(struct driver *d, const struct smtp_even
 				       later = { 451, "4.2.0", "Come back" }, end = { 421, "4.7.1", "Go away" };
 	struct str who = STR_NULL;
 	switch (ev->kind) {
+	case SMTP_EV_XCLIENT:
+		return str_istarts(ev->xclient->login, STR("refuse")) ? &usual : NULL;
 	case SMTP_EV_HELO:
 	case SMTP_EV_VRFY:
+	case SMTP_EV_EXPN:
 		return str_istarts(ev->text, STR("refuse")) ? &usual : NULL;
 	case SMTP_EV_MAIL:
 		who = ev->tx->mail_from;
@@ -147,6 +201,9 @@ static void answer(struct driver *d, const struct smtp_event *ev)
 	if (r) {
 		smtp_server_reject(d->s, r->code ? r : NULL);
 	} else if (ev->kind == SMTP_EV_MESSAGE) {
+		for (unsigned i = 0; i < ev->tx->n_rcpts; i++)
+			if (str_istarts(ev->tx->rcpts[i].address, STR("full")))
+				smtp_server_answer_rcpt(d->s, i, &(struct smtp_reply){ 452, "4.2.2", "Mailbox full" });
 		snprintf(text, sizeof text, "queued as %u", ++d->messages);
 		smtp_server_accept(d->s, &queued);
 	} else {
@@ -175,7 +232,8 @@ void driver_pump(struct driver *d)
 		}
 		log_event(d, &ev);
 		if (ev.kind == SMTP_EV_HELO || ev.kind == SMTP_EV_MAIL || ev.kind == SMTP_EV_RCPT || ev.kind == SMTP_EV_DATA ||
-		    ev.kind == SMTP_EV_MESSAGE || ev.kind == SMTP_EV_VRFY) {
+		    ev.kind == SMTP_EV_MESSAGE || ev.kind == SMTP_EV_VRFY || ev.kind == SMTP_EV_EXPN ||
+		    ev.kind == SMTP_EV_XCLIENT) {
 			if (d->hold)
 				d->held = ev.kind;
 			else

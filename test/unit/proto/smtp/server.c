@@ -1,20 +1,7 @@
 /* Dialogues with the SMTP server engine: what is sent, and the events and replies that must come of it; each fed whole, octet
  * by octet, and cut once at every place. */
-#include "check.h"
-#include "driver.h"
+#include "script.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
-struct script {
-	const char *name;
-	const struct smtp_server_conf *conf; /* NULL: driver_conf */
-	struct str groups[10];               /* each is sent when all before it was answered */
-	const char *expect;
-	bool early; /* breaks the order of a dialogue on purpose: only fed group by group */
-};
-
-#define S(lit) STR_INIT(lit)
 #define EHLO S("EHLO c.example\r\n")
 #define GREETED                                                                                                        \
 	"EV HELO esmtp name=<c.example>\n250-mx.example.test\n250-PIPELINING\n250-SIZE 1000\n250-8BITMIME\n250-SMTPUTF8\n" \
@@ -232,71 +219,16 @@ static const struct script scripts[] = {
 	{ "nothing is heard after the end", NULL, { S("QUIT\r\nNOOP\r\n"), S("NOOP\r\n") }, BYE, false },
 };
 
-/* step: octets per feed; cut: one more cut behind the first `cut` octets of the whole */
-static void run(const struct script *sc, size_t step, size_t cut, struct buf *ret_log)
-{
-	struct driver d;
-	driver_start(&d, sc->conf ? sc->conf : &driver_conf);
-	for (size_t g = 0; g < COUNT(sc->groups); g++) {
-		struct str rest = sc->groups[g];
-		while (rest.n) {
-			size_t n = step < rest.n ? step : rest.n;
-			if (cut && cut < n)
-				n = cut;
-			cut -= cut < n ? cut : n;
-			/* an exact copy, so that a sanitizer sees a step behind the end */
-			char *copy = malloc(n);
-			assert_non_null(copy);
-			memcpy(copy, rest.p, n);
-			driver_send(&d, str_n(copy, n));
-			free(copy);
-			rest = str_skip(rest, n);
-		}
-	}
-	buf_reset(ret_log);
-	buf_adds(ret_log, buf_str(&d.log));
-	driver_stop(&d);
-}
-
-static void check_same(const struct script *sc, struct buf *log, size_t step, size_t cut)
-{
-	if (strcmp(buf_z(log), sc->expect)) {
-		print_error("%s (step %zu, cut %zu), got:\n%s\nnot:\n%s\n", sc->name, step, cut, buf_z(log), sc->expect);
-		fail();
-	}
-}
-
 static void test_scripts(void **state)
 {
-	struct buf log = BUF_INIT(1 << 20);
 	(void)state;
-	for (size_t i = 0; i < COUNT(scripts); i++) {
-		run(&scripts[i], SIZE_MAX, 0, &log);
-		check_same(&scripts[i], &log, SIZE_MAX, 0);
-	}
-	buf_free(&log);
+	script_run_whole(scripts, COUNT(scripts));
 }
 
 static void test_every_split(void **state)
 {
-	struct buf log = BUF_INIT(1 << 20);
 	(void)state;
-	for (size_t i = 0; i < COUNT(scripts); i++) {
-		size_t all = 0;
-		if (scripts[i].early)
-			continue;
-		for (size_t g = 0; g < COUNT(scripts[i].groups); g++)
-			all += scripts[i].groups[g].n;
-		for (size_t cut = 1; cut < all; cut++) {
-			run(&scripts[i], SIZE_MAX, cut, &log);
-			check_same(&scripts[i], &log, SIZE_MAX, cut);
-		}
-		for (size_t step = 1; step <= 3; step++) {
-			run(&scripts[i], step, 0, &log);
-			check_same(&scripts[i], &log, step, 0);
-		}
-	}
-	buf_free(&log);
+	script_run_split(scripts, COUNT(scripts));
 }
 
 int main(void)

@@ -1,0 +1,309 @@
+/* The admin child's life: privileged beginnings, loop, channel to the reactor, counts. See signin.h. */
+#include "internal.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+struct out {
+	struct out *next;
+	struct buf datagram;
+};
+
+/* ---- to the reactor */
+
+void signin_stop(struct signin *s, int status)
+{
+	s->status = status;
+	event_base_loopbreak(s->base);
+}
+
+static bool try_send(struct signin *s, const struct buf *b)
+{
+	ssize_t n = send(s->channel, b->p, b->n, MSG_NOSIGNAL | MSG_DONTWAIT);
+	if (n < 0 && errno != EAGAIN && errno != EINTR && errno != ENOBUFS)
+		signin_stop(s, 0);
+	return n >= 0;
+}
+
+void signin_send(struct signin *s, const struct wire_signin *m)
+{
+	struct out *o = calloc(1, sizeof *o);
+	if (o)
+		o->datagram = BUF_INIT(WIRE_SIGNIN_DATAGRAM_MAX);
+	if (!o || wire_signin_put(&o->datagram, m)) {
+		/* without its answer the reactor would wait for ever: a new child clears that up */
+		log_error(NULL, "event=signin-unsaid op=%d reason=\"out of memory, or a limit of the channel\"", (int)m->op);
+		free(o);
+		signin_stop(s, 1);
+		return;
+	}
+	if (!s->out.head && try_send(s, &o->datagram)) {
+		buf_free_secret(&o->datagram);
+		free(o);
+		return;
+	}
+	if ((s->out.octets += o->datagram.n) > SEND_QUEUE_MAX) {
+		log_error(NULL, "event=signin-stuck reason=\"the reactor does not take answers\"");
+		signin_stop(s, 1);
+	}
+	*s->out.tail = o;
+	s->out.tail = &o->next;
+	event_add(s->ev_write, NULL);
+}
+
+static void on_writable(evutil_socket_t fd, short what, void *arg)
+{
+	struct signin *s = arg;
+	struct out *o;
+	(void)fd;
+	(void)what;
+	while ((o = s->out.head)) {
+		if (!try_send(s, &o->datagram)) {
+			event_add(s->ev_write, NULL);
+			return;
+		}
+		s->out.octets -= o->datagram.n;
+		if (!(s->out.head = o->next))
+			s->out.tail = &s->out.head;
+		buf_free_secret(&o->datagram);
+		free(o);
+	}
+}
+
+static void on_readable(evutil_socket_t fd, short what, void *arg)
+{
+	static char datagram[WIRE_SIGNIN_DATAGRAM_MAX];
+	struct signin *s = arg;
+	(void)what;
+	for (int i = 0; i < 64; i++) { /* then others have their turn */
+		struct wire_signin m;
+		ssize_t n = recv(fd, datagram, sizeof datagram, MSG_DONTWAIT);
+		if (n < 0 && (errno == EAGAIN || errno == EINTR))
+			return;
+		if (n <= 0) {
+			signin_stop(s, 0); /* the reactor is gone, or has got another child */
+			return;
+		}
+		if (wire_signin_get(str_n(datagram, (size_t)n), &m)) {
+			log_error(NULL, "event=signin-garbage hint=\"the reactor speaks another language\"");
+			signin_stop(s, 1);
+		} else {
+			exchange_message(s, &m);
+		}
+		explicit_bzero(datagram, (size_t)n);
+	}
+}
+
+void signin_offer(struct signin *s)
+{
+	char now[WIRE_SIGNIN_TEXT_MAX];
+	backend_offer(s, now, sizeof now);
+	if (strcmp(now, s->offered) == 0)
+		return;
+	memcpy(s->offered, now, sizeof now);
+	struct wire_signin m = { .op = WIRE_SIGNIN_OFFER, .offer = { str_from(now) } };
+	signin_send(s, &m);
+	log_info(NULL, "event=signin-offer mechanisms=%s", log_qz(now));
+}
+
+static void send_counts(struct signin *s)
+{
+	struct keeper_counts h = keeper_counts(s->hash), p = keeper_counts(s->pam);
+	struct wire_signin m = { .op = WIRE_SIGNIN_COUNTS };
+	m.counts = (struct wire_signin_counts){ .hashing = h.running + p.running, .hashing_max = h.max + p.max, .queued = h.queued + p.queued,
+		.queue_max = h.queue_max + p.queue_max, .exchanges = (uint32_t)s->by_id.n, .hashed = h.done + p.done, .hash_us = h.us + p.us,
+		.busy = h.refused + p.refused, .n_backends = s->n_backends };
+	for (size_t i = 0; i < s->n_backends; i++) {
+		const struct backend *b = &s->backends[i];
+		m.counts.backends[i] = (struct wire_signin_backend_counts){ str_from(backend_name(b->kind)), backend_up(s, b), b->ok, b->refused,
+			b->away };
+	}
+	signin_send(s, &m);
+}
+
+static void on_tick(evutil_socket_t fd, short what, void *arg)
+{
+	struct signin *s = arg;
+	(void)fd;
+	(void)what;
+	exchange_tick(s, clock_mono_us());
+	if (s->oauth)
+		oauth_tick(s->oauth, clock_mono_us());
+	accounts_database(s->accounts, clock_mono_us());
+	signin_offer(s);
+	if (s->counts_changed || s->by_id.n) {
+		s->counts_changed = s->by_id.n > 0; /* once more when all is quiet again */
+		send_counts(s);
+	}
+}
+
+/* ---- database */
+
+static void db_state(void *arg, struct store_conn *c, bool up, const char *err)
+{
+	struct signin *s = arg;
+	(void)c;
+	if (s->db_up != up || !s->db_said) {
+		if (up)
+			log_info(NULL, "event=database-up connection=signin");
+		else
+			log_warn(NULL, "event=database-away connection=signin reason=%s", log_qz(err));
+	}
+	s->db_said = true;
+	s->db_up = up;
+	s->counts_changed = true;
+	if (up)
+		accounts_database(s->accounts, 0);
+}
+
+static void keeper_gone(void *arg)
+{
+	signin_stop(arg, 1);
+}
+
+static void on_term(evutil_socket_t sig, short what, void *arg)
+{
+	(void)sig;
+	(void)what;
+	signin_stop(arg, 0);
+}
+
+/* ---- beginning and end */
+
+/* Memory holds digests, keys and passwords: none of it may land on a disk, nor be looked at by a debugger of the same account. */
+static void keep_secret(void)
+{
+	struct rlimit none = { 0, 0 };
+	setrlimit(RLIMIT_CORE, &none);
+	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+}
+
+static const struct signin_params *params; /* for the keepers' first steps, in their own processes */
+
+static int hash_begin(void *arg)
+{
+	if (params->become(arg))
+		return -1;
+	keep_secret();
+	job_http_load(); /* whether that is needed is known later; where it fails, the jobs say so */
+	return 0;
+}
+
+static int pam_begin(void *arg)
+{
+	const char *bad = job_pam_load();
+	if (bad)
+		log_error(NULL, "event=pam reason=%s", log_qz(bad));
+	if (params->become_pam(arg))
+		return -1;
+	keep_secret();
+	return 0;
+}
+
+static struct event_base *make_loop(void)
+{
+	struct event_config *ec = event_config_new();
+	struct event_base *base = NULL;
+	if (ec) {
+		event_config_set_flag(ec, EVENT_BASE_FLAG_NOLOCK);
+		base = event_base_new_with_config(ec);
+		event_config_free(ec);
+	}
+	return base;
+}
+
+static int start(struct signin *s)
+{
+	struct store_params db = { .conninfo = params->conninfo, .role = params->embedded ? "pepsi-config" : NULL,
+		.set_role = params->embedded ? NULL : "pepsi-config", .name = "pepsi sign-in" };
+	struct timeval second = { .tv_sec = 1 };
+	struct event *term = evsignal_new(s->base, SIGTERM, on_term, s);
+	if (password_dummy(s->dummy) || getrandom(s->dummy_key, sizeof s->dummy_key, 0) != (ssize_t)sizeof s->dummy_key)
+		return -1;
+	s->ev_read = event_new(s->base, s->channel, EV_READ | EV_PERSIST, on_readable, s);
+	s->ev_write = event_new(s->base, s->channel, EV_WRITE, on_writable, s);
+	s->tick = event_new(s->base, -1, EV_PERSIST, on_tick, s);
+	if (!term || event_add(term, NULL) || !s->ev_read || !s->ev_write || !s->tick || event_add(s->ev_read, NULL) ||
+	    event_add(s->tick, &second) || keeper_attach(s->hash, s->base, keeper_gone, s) ||
+	    (s->pam && keeper_attach(s->pam, s->base, keeper_gone, s)) || !(s->db = store_conn_open(s->base, &db, db_state, s)) ||
+	    accounts_start(s->accounts, s))
+		return -1;
+	if (backend_has(s, BACKEND_DOVECOT)) {
+		char *path = config_path(s->config, "pepsi-signin", "DOVECOT_SOCKET");
+		s->dovecot = path ? dovecot_new(s, path) : NULL;
+		free(path);
+		if (!s->dovecot)
+			return -1;
+	}
+	if (backend_has(s, BACKEND_OAUTH)) {
+		if (!(s->oauth = oauth_new(s)))
+			return -1;
+		oauth_start(s->oauth);
+	}
+	signin_offer(s);
+	s->counts_changed = true;
+	return 0;
+}
+
+static void end(struct signin *s)
+{
+	struct out *o;
+	exchange_end_all(s);
+	store_conn_close(s->db);
+	accounts_free(s->accounts);
+	dovecot_free(s->dovecot);
+	oauth_free(s->oauth);
+	keeper_free(s->hash);
+	keeper_free(s->pam);
+	while ((o = s->out.head)) {
+		s->out.head = o->next;
+		buf_free_secret(&o->datagram);
+		free(o);
+	}
+	map_done(&s->by_id);
+	map_done(&s->by_serial);
+	config_free(s->config);
+	explicit_bzero(s, sizeof *s);
+}
+
+int signin_main(const struct signin_params *p)
+{
+	static struct signin s;
+	params = p;
+	log_setup((enum log_level)p->log_level, "signin");
+	signal(SIGPIPE, SIG_IGN);
+	s.channel = p->channel;
+	s.out.tail = &s.out.head;
+	if (!(s.config = config_thaw(p->blob)))
+		return 1;
+	unsigned hashers = (unsigned)config_int(s.config, "pepsi-signin", "HASHERS"),
+		 waiting = (unsigned)config_int(s.config, "pepsi-signin", "QUEUE_LIMIT");
+	/* before root is given up, and before there is anything a keeper should not inherit */
+	if (!(s.accounts = accounts_bind(p->state_dir)))
+		return 1;
+	s.hash = keeper_start("pepsi-hash", hashers, waiting, hash_begin, p->arg);
+	if (p->pam)
+		s.pam = keeper_start("pepsi-pam", hashers, waiting, pam_begin, p->arg);
+	if (!s.hash || (p->pam && !s.pam) || p->become(p->arg))
+		return 1;
+	keep_secret();
+	config_load_secrets(s.config, NULL);
+	backend_settings(&s);
+	if (!(s.base = make_loop()) || start(&s)) {
+		log_error(NULL, "event=signin-start reason=\"out of memory, or out of descriptors\"");
+		return 1;
+	}
+	event_base_dispatch(s.base);
+	int status = s.status;
+	end(&s);
+	return status;
+}

@@ -1,0 +1,454 @@
+"""Sign-in on submission listeners: each mechanism against an independent client (smtplib, swaks, curl, gsasl, and a SCRAM client of
+its own for tls-exporter), the accounts of `pepsi account`; what a failure tells and what it costs; tokens and certificates; an
+admin child that dies; a storm of sign-ins beside flowing mail."""
+import base64
+import hashlib
+import hmac
+import json
+import os
+import re
+import shutil
+import signal
+import smtplib
+import socket
+import ssl
+import subprocess
+import threading
+import time
+
+import pepsi
+
+PASSWORD = "a secret, truly"
+NO = "Sign-in failed: name or password is wrong"
+
+
+def run(*args, **kw):
+    r = subprocess.run(args, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60, **kw)
+    pepsi.check(r.returncode == 0, "%s: %s" % (" ".join(args), r.stdout.decode(errors="replace")))
+    return r.stdout
+
+
+def b64(octets):
+    return base64.b64encode(octets).decode()
+
+
+def b64url(octets):
+    return base64.urlsafe_b64encode(octets).rstrip(b"=").decode()
+
+
+class Site:
+    """A daemon with submission and submissions listeners, an authority, a signer of tokens, and the account alice. One for all tests:
+    starting it is most of what they would take."""
+    shared = None
+
+    @classmethod
+    def of(cls, t):
+        if not cls.shared:
+            cls.shared = cls(t)
+        return cls.shared
+
+    def __init__(self, t):
+        self.t, self.openssl = t, pepsi.need("openssl")
+        self.dir = os.path.join(t.dir, "site%d" % t.next_number())
+        os.mkdir(self.dir, 0o755)
+        self.ca, ca_key = self.path("ca.pem"), self.path("ca.key")
+        run(self.openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "30", "-subj", "/CN=test authority",
+            "-keyout", ca_key, "-out", self.ca)
+        self.cert, self.key = self.issue("mx.example.test", "DNS:mx.example.test,DNS:localhost,IP:127.0.0.1", "serverAuth")
+        self.submission, self.submissions = pepsi.free_port(), pepsi.free_port()
+        self.token_key, keys = self.path("token.key"), self.path("keys.json")
+        run(self.openssl, "genrsa", "-out", self.token_key, "2048")
+        n = bytes.fromhex(run(self.openssl, "rsa", "-in", self.token_key, "-noout", "-modulus").decode().strip().split("=")[1])
+        with open(keys, "w") as f:
+            json.dump({"keys": [{"kty": "RSA", "kid": "k1", "alg": "RS256", "use": "sig", "n": b64url(n), "e": "AQAB"}]}, f)
+        os.chmod(t.dir, 0o755)
+        listener = ("TLS_CERT = %s\nTLS_KEY = %s\nMAX_CONNECTIONS_PER_ADDRESS = 500\nTLS_CLIENT_CERT = ask\nTLS_CLIENT_CA = %s\n"
+                    "AUTH = plain login scram-sha-256 scram-sha-256-plus oauthbearer xoauth2 external\n\n" % (self.cert, self.key, self.ca))
+        sections = "[listener-submission]\nBIND = 127.0.0.1:%d\nPROTOCOL = submission\n%s" % (self.submission, listener)
+        sections += "[listener-submissions]\nBIND = 127.0.0.1:%d\nPROTOCOL = submissions\n%s" % (self.submissions, listener)
+        sections += ("[pepsi-signin]\nFAIL_DELAY = 0\nACCOUNT_TRIES = 4\nACCOUNT_REFILL = 1 h\nBACKENDS = table oauth certificate\nOAUTH_KEYS = %s\n"
+                     "OAUTH_ISSUER = https://id.example.test\nOAUTH_AUDIENCE = mail\nOAUTH_NAME_CLAIM = sub\n" % keys)
+        mail = os.path.join(t.dir, "mail%d" % t.next_number())
+        os.mkdir(mail, 0o700)
+        if pepsi.ROOT:
+            os.chown(mail, pepsi.service_account().pw_uid, pepsi.service_account().pw_gid)
+        self.d = pepsi.Pepsid(t, pepsi.maildir("init", mail, bounce=None), pepsi="RELAY_NETWORKS = 192.0.2.0/24\n", more=sections)
+        self.d.mail, self.d.keep = mail, True
+        self.account("add", "alice", "--password-stdin", "--sender", "alice@example.test", stdin=PASSWORD)
+        pepsi.wait_for("the admin child", lambda: self.d.status()["ingress"]["signin"]["up"])
+
+    def path(self, name):
+        return os.path.join(self.dir, name)
+
+    def issue(self, name, san, use):
+        cert, key, csr, ext = self.path(name + ".pem"), self.path(name + ".key"), self.path("csr"), self.path("ext")
+        run(self.openssl, "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=" + name, "-keyout", key, "-out", csr)
+        with open(ext, "w") as f:
+            f.write("subjectAltName=%s\nextendedKeyUsage=%s\nbasicConstraints=CA:FALSE\n" % (san, use))
+        run(self.openssl, "x509", "-req", "-in", csr, "-CA", self.ca, "-CAkey", self.path("ca.key"), "-CAcreateserial", "-days", "30", "-extfile", ext, "-out", cert)
+        return cert, key
+
+    def account(self, *args, stdin=None):
+        def once():
+            code, out, err = self.d.cli("account", *args, stdin=None if stdin is None else stdin.encode() + b"\n")
+            return code == 0 or (err + out if "reached" not in err and "away" not in err else False)
+        done = pepsi.wait_for("pepsi account " + args[0], once)
+        pepsi.check(done is True, "pepsi account %s: %s" % (" ".join(args), done))
+
+    def reload(self, old, new):
+        """Another configuration, and an admin child that has it."""
+        with open(self.d.config) as f:
+            text = f.read()
+        with open(self.d.config, "w") as f:
+            f.write(text.replace(old, new))
+        code, out, err = self.d.cli("reload")
+        pepsi.check(code == 0, "reload: " + out + err)
+
+        def ready():
+            s = self.session()
+            try:
+                return s.cmd(plain("alice", PASSWORD))[0] == 235
+            finally:
+                s.close()
+        pepsi.wait_for("a sign-in after the reload", ready)
+
+    def context(self, identity=None, version=None):
+        c = ssl.create_default_context(cafile=self.ca)
+        if identity:
+            c.load_cert_chain(*identity)
+        if version:
+            c.minimum_version = c.maximum_version = version
+        return c
+
+    def session(self, **kw):
+        """A session inside STARTTLS, after EHLO."""
+        s = pepsi.Smtp(self.submission)
+        pepsi.check(not any(e.startswith("AUTH") for e in s.extensions), "AUTH is announced outside TLS")
+        pepsi.check(s.cmd("STARTTLS")[0] == 220, "STARTTLS")
+        s.file.close()
+        s.sock = self.context(**kw).wrap_socket(s.sock, server_hostname="mx.example.test")
+        s.file = s.sock.makefile("rb")
+        code, text = s.cmd("EHLO client.example.test")
+        pepsi.check(code == 250, "EHLO inside TLS: %d" % code)
+        s.extensions = text.split("\n")[1:]
+        return s
+
+    def arrived(self, token, protocol="ESMTPSA"):
+        def there():
+            return [m for m in self.d.maildir("rcpt@example.test") if token.encode() in m]
+        got = pepsi.wait_for("message " + token, there)
+        pepsi.check(re.search(rb"with %s id" % protocol.encode(), got[0]), "no %s in %r" % (protocol, got[0][:300]))
+
+    def log(self):
+        with open(self.d.log, encoding="utf-8", errors="replace") as f:
+            return f.read()
+
+    def results(self, result):
+        m = re.compile(r'pepsi_signin_attempts_total\{mechanism="([^"]*)",result="%s"\}' % result)
+        return {m.match(k).group(1): int(v) for k, v in self.d.metrics().items() if m.match(k) and v}
+
+
+def plain(name, password):
+    return "AUTH PLAIN " + b64(b"\0%s\0%s" % (name.encode(), password.encode()))
+
+
+def offered(s):
+    return [e for e in s.extensions if e.startswith("AUTH ")][0].split()[1:]
+
+
+def scram(s, name, password, binding=None, gs2=None, first_only=False):
+    """SCRAM-SHA-256(-PLUS) by hand; the last reply. binding: (type, data)."""
+    gs2 = gs2 or ("p=%s,," % binding[0] if binding else "n,,")
+    nonce = b64(os.urandom(18))
+    bare = "n=%s,r=%s" % (name.replace("=", "=3D").replace(",", "=2C"), nonce)
+    code, text = s.cmd("AUTH SCRAM-SHA-256%s %s" % ("-PLUS" if binding else "", b64((gs2 + bare).encode())))
+    if code != 334:
+        return code, text
+    first = base64.b64decode(text).decode()
+    f = dict(p.split("=", 1) for p in first.split(","))
+    pepsi.check(f["r"].startswith(nonce) and len(f["r"]) > len(nonce), "nonce: " + first)
+    if first_only:
+        s.cmd("*")
+        return f
+    salted = hashlib.pbkdf2_hmac("sha256", password.encode(), base64.b64decode(f["s"]), int(f["i"]))
+
+    def mac(key, text):
+        return hmac.new(key, text.encode(), "sha256").digest()
+    client_key = mac(salted, "Client Key")
+    without = "c=%s,r=%s" % (b64(gs2.encode() + (binding[1] if binding else b"")), f["r"])
+    message = ",".join((bare, first, without))
+    proof = bytes(a ^ b for a, b in zip(client_key, mac(hashlib.sha256(client_key).digest(), message)))
+    code, text = s.cmd(b64((without + ",p=" + b64(proof)).encode()))
+    if code != 334:
+        return code, text
+    pepsi.check(base64.b64decode(text).decode() == "v=" + b64(mac(mac(salted, "Server Key"), message)), "the server's signature")
+    return s.cmd("")
+
+
+def clients(t):
+    """PLAIN, LOGIN and SCRAM by programs that are not ours, each with a message behind it where the program sends one."""
+    site = Site.of(t)
+    # Python
+    for mech in ("PLAIN", "LOGIN"):
+        with smtplib.SMTP("localhost", site.submission) as c:
+            c.starttls(context=site.context())
+            c.ehlo()
+            c.user, c.password = "alice", PASSWORD
+            c.auth(mech, getattr(c, "auth_" + mech.lower()))
+            c.sendmail("alice@example.test", ["rcpt@example.test"], pepsi.message("python-" + mech))
+        site.arrived("python-" + mech)
+    with smtplib.SMTP_SSL("localhost", site.submissions, context=site.context()) as c:
+        c.login("Alice", PASSWORD)  # names have one form
+        c.sendmail("alice@example.test", ["rcpt@example.test"], pepsi.message("python-ssl"))
+    site.arrived("python-ssl")
+    done = ["smtplib"]
+    if shutil.which("swaks"):
+        for mech in ("PLAIN", "LOGIN"):
+            run("swaks", "--server", "127.0.0.1:%d" % site.submission, "--tls", "--auth", mech, "--auth-user", "alice", "--auth-password", PASSWORD,
+                "--from", "alice@example.test", "--to", "rcpt@example.test", "--header", "Subject: swaks-" + mech)
+            site.arrived("swaks-" + mech)
+        done.append("swaks")
+    if shutil.which("curl"):
+        with open(site.path("mail"), "wb") as f:
+            f.write(pepsi.message("by-curl"))
+        for mech in ("PLAIN", "LOGIN"):
+            run("curl", "-sS", "--ssl-reqd", "--cacert", site.ca, "smtp://localhost:%d/client.example.test" % site.submission, "--user", "alice:" + PASSWORD,
+                "--login-options", "AUTH=" + mech, "--mail-from", "alice@example.test", "--mail-rcpt", "rcpt@example.test", "--upload-file", site.path("mail"))
+        run("curl", "-sS", "--cacert", site.ca, "smtps://localhost:%d/client.example.test" % site.submissions, "--user", "alice:" + PASSWORD,
+            "--mail-from", "alice@example.test", "--mail-rcpt", "rcpt@example.test", "--upload-file", site.path("mail"))
+        pepsi.wait_for("three messages by curl", lambda: len([m for m in site.d.maildir("rcpt@example.test") if b"by-curl" in m]) == 3)
+        done.append("curl")
+    if shutil.which("gsasl"):
+        for mech in ("PLAIN", "LOGIN", "SCRAM-SHA-256", "SCRAM-SHA-256-PLUS"):
+            # it refuses to go without a channel binding where it has one
+            out = run("gsasl", "--smtp", "--connect=localhost:%d" % site.submission, "--x509-ca-file=" + site.ca, "-m", mech, "-a", "alice",
+                      "-p", PASSWORD, "--verbose", *(["--no-cb"] if mech == "SCRAM-SHA-256" else []))
+            pepsi.check(b"235 " in out, "gsasl %s: %s" % (mech, out.decode(errors="replace")))
+        pepsi.check(site.results("ok").get("SCRAM-SHA-256-PLUS") == 1, "gsasl's -PLUS: %s" % site.results("ok"))
+        done.append("gsasl")
+    if shutil.which("msmtp"):
+        for mech in ("plain", "login", "scram-sha-256"):
+            r = subprocess.run(["msmtp", "--host=localhost", "--port=%d" % site.submission, "--tls=on", "--tls-trust-file=" + site.ca, "--auth=" + mech,
+                                "--user=alice", "--passwordeval=echo '%s'" % PASSWORD, "--from=alice@example.test", "rcpt@example.test"],
+                               input=pepsi.message("msmtp-" + mech), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60)
+            pepsi.check(r.returncode == 0, "msmtp %s: %s" % (mech, r.stdout.decode(errors="replace")))
+            site.arrived("msmtp-" + mech)
+        done.append("msmtp")
+    pepsi.check(PASSWORD not in site.log() and b64(PASSWORD.encode()) not in site.log(), "the password is in the log")
+    pepsi.check(re.search(r'event=signin result=ok mech=PLAIN account="alice" backend="table"', site.log()), "no line of a sign-in")
+    pepsi.check("sign-ins" in site.d.cli("status")[1], "no line in pepsi status: " + site.d.cli("status")[1])
+    pepsi.say("      clients: " + " ".join(done))
+
+
+def scram_bindings(t):
+    """SCRAM by hand: both bindings, TLS 1.2 and 1.3; another channel, a downgrade, a stranger."""
+    site = Site.of(t)
+    der = ssl.PEM_cert_to_DER_cert(open(site.cert).read())
+    end_point = ("tls-server-end-point", hashlib.sha256(der).digest())
+    for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+        s = site.session(version=version)
+        pepsi.check("SCRAM-SHA-256-PLUS" in offered(s), "offer: %s" % offered(s))
+        pepsi.check(scram(s, "alice", PASSWORD, end_point)[0] == 235, "tls-server-end-point")
+        s.close()
+    s = site.session()
+    pepsi.check(scram(s, "alice", PASSWORD, gs2="n,,")[0] == 235, "SCRAM without binding")
+    s.close()
+    for what, kw in (("another channel", {"binding": ("tls-server-end-point", b"\0" * 32)}), ("an unknown binding", {"binding": ("tls-unknown", b"x")}),
+                     ("a downgrade", {"gs2": "y,,"}), ("a binding without -PLUS", {"gs2": "p=tls-exporter,,"}), ("another identity", {"gs2": "n,a=bob,"})):
+        s = site.session()
+        code, text = scram(s, "alice", PASSWORD, **kw)
+        pepsi.check((code, text) == (535, "5.7.8 " + NO), "%s: %d %s" % (what, code, text))
+        s.close()
+    # a name without account: the same salt each time, and the same end
+    s = site.session()
+    a, b = (scram(s, "nobody", "x", first_only=True) for _ in range(2))
+    real = scram(s, "alice", "x", first_only=True)
+    pepsi.check(a["s"] == b["s"] and a["i"] == real["i"] and len(a["s"]) == len(real["s"]), "a stranger can be told: %s %s" % (a, real))
+    s.close()
+    s = site.session()
+    pepsi.check(scram(s, "nobody", PASSWORD) == scram(s, "alice", "wrong"), "strangers and wrong passwords differ")
+    s.close()
+
+
+def rules(t):
+    """Where AUTH may stand, what a failure says, how many there may be, what an account may send as."""
+    site = Site.of(t)
+    s = pepsi.Smtp(site.submission)
+    pepsi.check(s.cmd(plain("alice", PASSWORD))[0] == 538, "AUTH outside TLS")
+    code, text = s.cmd("MAIL FROM:<alice@example.test>")
+    pepsi.check(code == 530, "MAIL outside TLS: %d %s" % (code, text))
+    s.close()
+    s = site.session()
+    pepsi.check(s.cmd("MAIL FROM:<alice@example.test>")[0] == 530, "MAIL without a sign-in")
+    pepsi.check(s.cmd("AUTH NTLM")[0] == 504, "an unknown mechanism")
+    pepsi.check(s.cmd("AUTH LOGIN") == (334, b64(b"Username:")) and s.cmd("*")[0] == 501, "cancelling")
+    answers = {s.cmd(plain(*w)) for w in (("alice", "wrong"), ("nobody", PASSWORD), ("alice", "x" * 1025))}
+    pepsi.check(answers == {(535, "5.7.8 " + NO)}, "failures differ: %s" % answers)
+    code, text = s.cmd(plain("alice", "wrong"))
+    pepsi.check(code == 421, "the fifth failure: %d %s" % (code, text))
+    s = site.session()
+    pepsi.check(s.cmd(plain("alice", PASSWORD))[0] == 235, "right, by another session")
+    pepsi.check(s.cmd(plain("alice", PASSWORD))[0] == 503, "twice")
+    code, text = s.cmd("MAIL FROM:<bob@example.test>")
+    pepsi.check(code == 553, "somebody else's address: %d %s" % (code, text))
+    pepsi.check(s.cmd("MAIL FROM:<alice@example.test> AUTH=<>")[0] == 250, "AUTH=")
+    pepsi.check(s.cmd("RCPT TO:<far@example.net>")[0] == 250, "relaying for an account")
+    s.close()
+    # a switched-off account, and one that is gone
+    site.account("disable", "alice")
+    s = site.session()
+    pepsi.check(s.cmd(plain("alice", PASSWORD)) == (535, "5.7.8 " + NO), "disabled")
+    site.account("enable", "alice")
+    pepsi.check(s.cmd(plain("alice", PASSWORD))[0] == 235, "enabled again")
+    s.close()
+
+
+def throttled(t):
+    """Guesses at an account: after its tries right and wrong passwords look alike, save for its owner at home."""
+    site = Site.of(t)
+    site.account("add", "bob", "--password-stdin", stdin=PASSWORD)
+
+    def attempt(name, password):
+        s = site.session()
+        try:
+            return s.cmd(plain(name, password))
+        finally:
+            s.close()
+    pepsi.check([attempt("bob", "wrong")[0] for _ in range(4)] == [535] * 4, "failures")
+    wrong, right = attempt("bob", "wrong"), attempt("bob", PASSWORD)
+    pepsi.check(wrong == right and wrong[0] == 454, "told apart: %s %s" % (wrong, right))
+    pepsi.check(attempt("alice", PASSWORD)[0] == 235, "another account")
+    [attempt("alice", "wrong") for _ in range(6)]
+    pepsi.check(attempt("alice", PASSWORD)[0] == 235, "the owner is locked out")
+    pepsi.check(site.d.status()["ingress"]["signin"]["throttled"] >= 1, "not counted: %s" % site.d.status()["ingress"]["signin"])
+
+
+def delayed(t):
+    """A failure's reply is held back, and nobody else waits for it."""
+    site = Site.of(t)
+    site.reload("FAIL_DELAY = 0", "FAIL_DELAY = 1 s")
+    s, other = site.session(), site.session()
+    began = time.monotonic()
+    s.raw(plain("alice", "wrong").encode() + b"\r\n")
+    pepsi.check(other.cmd(plain("alice", PASSWORD))[0] == 235, "beside it")
+    pepsi.check(s.reply()[0] == 535, "the failure")
+    pepsi.check(time.monotonic() - began >= 1, "not held back")
+
+
+def tokens(t):
+    """OAUTHBEARER and XOAUTH2 with keys in a file; curl as a client where it is there."""
+    site = Site.of(t)
+
+    def token(**claims):
+        c = dict({"iss": "https://id.example.test", "aud": "mail", "exp": int(time.time()) + 600, "sub": "alice"}, **claims)
+        body = b64url(json.dumps({"alg": "RS256", "kid": "k1"}).encode()) + "." + b64url(json.dumps(c).encode())
+        r = subprocess.run([site.openssl, "dgst", "-sha256", "-sign", site.token_key], input=body.encode(), stdout=subprocess.PIPE, timeout=30)
+        return body + "." + b64url(r.stdout)
+
+    def bearer(tok, name="alice"):
+        return b64(("n,a=%s,\x01host=localhost\x01port=587\x01auth=Bearer %s\x01\x01" % (name, tok)).encode())
+
+    def ready():
+        s = site.session()
+        got = s.cmd("AUTH OAUTHBEARER " + bearer(token()))
+        s.close()
+        return got[0] == 235
+    pepsi.wait_for("OAUTHBEARER", ready)
+    s = site.session()
+    pepsi.check(s.cmd("AUTH XOAUTH2 " + b64(("user=alice\x01auth=Bearer %s\x01\x01" % token()).encode()))[0] == 235, "XOAUTH2")
+    s.close()
+    for what, tok, name in (("expired", token(exp=int(time.time()) - 600), "alice"), ("another issuer", token(iss="https://evil.example"), "alice"),
+                            ("not signed", token()[:-20] + "A" * 20, "alice"), ("somebody else's", token(sub="bob"), "alice")):
+        s = site.session()
+        code, text = s.cmd("AUTH OAUTHBEARER " + bearer(tok, name))
+        pepsi.check(code == 334 and json.loads(base64.b64decode(text))["status"] == "invalid_token", "%s: %d %s" % (what, code, text))
+        pepsi.check(s.cmd(b64(b"\x01")) == (535, "5.7.8 " + NO), what)
+        s.close()
+    if shutil.which("curl"):
+        with open(site.path("mail"), "wb") as f:
+            f.write(pepsi.message("token-curl"))
+        for mech in ("OAUTHBEARER", "XOAUTH2"):
+            run("curl", "-sS", "--ssl-reqd", "--cacert", site.ca, "smtp://localhost:%d/client.example.test" % site.submission, "--user", "alice:",
+                "--oauth2-bearer", token(), "--login-options", "AUTH=" + mech, "--mail-from", "alice@example.test", "--mail-rcpt", "rcpt@example.test",
+                "--upload-file", site.path("mail"))
+        site.arrived("token-curl")
+
+
+def certificates(t):
+    """EXTERNAL: the client's certificate says who it is; without one it is not on offer."""
+    site = Site.of(t)
+    known, other = (site.issue(n, "email:%s@example.test" % n, "clientAuth") for n in ("alice-phone", "stranger"))
+    der = ssl.PEM_cert_to_DER_cert(open(known[0]).read())
+    site.account("set", "alice", "--certificate", hashlib.sha256(der).hexdigest())
+    s = site.session()
+    pepsi.check("EXTERNAL" not in offered(s), "EXTERNAL without a certificate")
+    s.close()
+    for first in ("AUTH EXTERNAL =", "AUTH EXTERNAL " + b64(b"alice")):
+        s = site.session(identity=known)
+        pepsi.check("EXTERNAL" in offered(s), "offer: %s" % offered(s))
+        got = s.cmd(first)
+        pepsi.check(got[0] == 235, "%s: %s" % (first, got))
+        s.close()
+    for identity, first in ((other, "AUTH EXTERNAL ="), (known, "AUTH EXTERNAL " + b64(b"bob"))):
+        s = site.session(identity=identity)
+        pepsi.check(s.cmd(first) == (535, "5.7.8 " + NO), first)
+        s.close()
+
+
+def child_killed(t):
+    """The admin child dies in the middle of an exchange: 454, mail flows on, and another child takes over."""
+    site = Site.of(t)
+    s, other = site.session(), site.session()
+    pepsi.check(other.cmd(plain("alice", PASSWORD))[0] == 235, "before")
+    pepsi.check(s.cmd("AUTH LOGIN")[0] == 334, "LOGIN")
+    lost = site.d.metrics()["pepsi_signin_peer_lost_total"]
+    child = [p for p in pepsi.proc_tree(site.d.process.pid) if pepsi.proc_comm(p) == "pepsi-signin"]
+    pepsi.check(child, "no admin child among %s" % [pepsi.proc_comm(p) for p in pepsi.proc_tree(site.d.process.pid)])
+    os.kill(child[0], signal.SIGKILL)
+    pepsi.wait_for("the loss is seen", lambda: site.d.metrics()["pepsi_signin_peer_lost_total"] > lost)
+    pepsi.check(s.cmd(b64(b"alice"))[0] == 454, "in the middle")
+    pepsi.check(other.send("alice@example.test", "rcpt@example.test", pepsi.message("beside"))[0] == 250, "who is in stays in")
+
+    def again():
+        x = site.session()
+        try:
+            return x.cmd(plain("alice", PASSWORD))[0] == 235
+        finally:
+            x.close()
+    pepsi.wait_for("a sign-in with the next child", again)
+
+
+def storm(t):
+    """40 sign-ins at once, half of them wrong: the reactor answers others all the while."""
+    site = Site.of(t)
+    sessions = [site.session() for _ in range(40)]
+    watcher = pepsi.Smtp(site.d.port)
+    results, delays, over = [], [], threading.Event()
+
+    def sign_in(i, s):
+        results.append(s.cmd(plain("alice", PASSWORD if i % 2 else "wrong"))[0])
+
+    def watch():
+        while not over.is_set():
+            began = time.monotonic()
+            watcher.cmd("NOOP")
+            delays.append(time.monotonic() - began)
+            time.sleep(0.005)
+    w = threading.Thread(target=watch)
+    w.start()
+    threads = [threading.Thread(target=sign_in, args=(i, s)) for i, s in enumerate(sessions)]
+    for x in threads:
+        x.start()
+    for x in threads:
+        x.join()
+    over.set()
+    w.join()
+    # each of those that were asked about at once was answered for what it was; whoever came over a cap was put off
+    pepsi.check(results.count(235) >= 10 and set(results) <= {235, 535, 454}, "results: %s" % sorted(results))
+    delays.sort()
+    p99 = delays[int(len(delays) * 0.99) - 1] if len(delays) > 1 else delays[0]
+    pepsi.say("      storm: %s; NOOP p99 %.1f ms of %d" % ({c: results.count(c) for c in sorted(set(results))}, p99 * 1000, len(delays)))
+    pepsi.check(pepsi.SANITIZED or p99 < 0.25, "NOOP p99 %.0f ms" % (p99 * 1000))
+
+
+pepsi.main(__file__, [clients, scram_bindings, rules, throttled, tokens, certificates, child_killed, delayed, storm])
