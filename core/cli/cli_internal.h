@@ -83,6 +83,7 @@ int tool_account_disable(struct cli *c);
 int tool_account_remove(struct cli *c);
 int tool_reload(struct cli *c);
 int tool_stop(struct cli *c);
+int tool_dns(struct cli *c);
 int tool_stage_list(struct cli *c);
 int tool_stage_describe(struct cli *c);
 int tool_stage_run(struct cli *c);

@@ -8,6 +8,7 @@ import ssl
 import stat
 import struct
 import subprocess
+import threading
 
 import pepsi
 
@@ -89,7 +90,7 @@ def daemon(t, sink, deaf, mailboxes, behind, others):
               "MODULE_PATH = %s:%s\n" % (STAGES, os.path.join(os.path.dirname(pepsi.BIN), "lib", "pepsi", "modules")),
         listener="TLS_CERT = %s\nTLS_KEY = %s\nTLS_CLIENT_CA = %s\nTLS_CLIENT_CERT = ask\nEXTENSIONS = pipelining size 8bitmime smtputf8 enhancedstatuscodes dsn "
                  "starttls requiretls deliverby futurerelease mt-priority\n" % (cert, key, cert),
-        more="[listener-behind]\nBIND = 127.0.0.1:%d\nPROXY_FROM = 127.0.0.1\n[listener-for-others]\nBIND = 127.0.0.1:%d\nXCLIENT_FROM = 127.0.0.1\n[pepsi-dispatch]\nPOLL_INTERVAL = 1 s\nLAUNCH_COOLDOWN = 1 s\n[pepsi-failure-bouncer]\nBOUNCE_STAGE = bounce\nMIN_AGE = 0\n" % (behind, others))
+        more="[pepsi-dns]\nSERVERS = 127.0.0.1:%d\n[listener-behind]\nBIND = 127.0.0.1:%d\nPROXY_FROM = 127.0.0.1\nREVERSE_DNS_WAIT = 10 s\n[listener-for-others]\nBIND = 127.0.0.1:%d\nXCLIENT_FROM = 127.0.0.1\n[pepsi-dispatch]\nPOLL_INTERVAL = 1 s\nLAUNCH_COOLDOWN = 1 s\n[pepsi-failure-bouncer]\nBOUNCE_STAGE = bounce\nMIN_AGE = 0\n" % (Names(t).port, behind, others))
     # every state is to reach the table; but for the crash in another stage's worker
     with open(d.config) as f:
         text = f.read()
@@ -111,6 +112,35 @@ def start_tls(s, d):
     s.sock = context.wrap_socket(s.sock)
     s.file = s.sock.makefile("rb")
     s.cmd("EHLO client.example.test")
+
+
+class Names:
+    """A resolver that knows the client 192.0.2.9 by name, and nobody else."""
+
+    def __init__(self, t):
+        self.sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.sock.bind(("127.0.0.1", 0))
+        self.port = self.sock.getsockname()[1]
+        threading.Thread(target=self.serve, daemon=True).start()
+        t.cleanup(self.sock.close)
+
+    @staticmethod
+    def name(text):
+        return b"".join(bytes([len(x)]) + x.encode() for x in text.split(".")) + b"\0"
+
+    def serve(self):
+        known = {(self.name("9.2.0.192.in-addr.arpa"), 12): self.name("client.example.test"), (self.name("client.example.test"), 1): socket.inet_aton("192.0.2.9")}
+        while True:
+            try:
+                query, who = self.sock.recvfrom(4096)
+                end = query.index(b"\0", 12) + 5
+                kind = struct.unpack("!H", query[end - 4:end - 2])[0]
+                data = known.get((query[12:end - 4].lower(), kind))
+                answer = b"\xc0\x0c" + struct.pack("!HHIH", kind, 1, 60, len(data)) + data if data else b""
+                self.sock.sendto(query[:2] + (b"\x81\x80" if data else b"\x81\x83") + struct.pack("!HHHH", 1, bool(data), 0, 0) + query[12:end] + answer, who)
+            except (OSError, ValueError, struct.error):
+                if self.sock.fileno() < 0:
+                    return
 
 
 class Behind(pepsi.Smtp):

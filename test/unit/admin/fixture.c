@@ -94,7 +94,7 @@ void fixture_open(struct fixture *f, bool db)
 	need(f->a->http_fds[0] >= 0);
 	f->a->n_http = 1;
 	f->port = net_listen_port(f->a->http_fds[0]);
-	const struct admin_source source = { f, on_status, on_metrics, is_healthy, on_wake, on_reload, on_stop, get_config };
+	const struct admin_source source = { f, on_status, on_metrics, is_healthy, on_wake, on_reload, on_stop, get_config, NULL };
 	need(!admin_start(f->a, f->base, db ? &f->db : NULL, &source));
 }
 
