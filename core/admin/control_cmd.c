@@ -388,6 +388,9 @@ void control_cmd_run(struct control_peer *c)
 	case CONTROL_CONFIG_SHOW:
 		run_config(c);
 		break;
+	case CONTROL_DNS:
+		control_dns_run(c);
+		break;
 	case CONTROL_RELOAD:
 		run_reload(c);
 		break;

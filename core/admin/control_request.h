@@ -22,6 +22,7 @@ enum control_cmd {
 	CONTROL_QUEUE_RETRY,
 	CONTROL_QUEUE_SET_STAGE,
 	CONTROL_CONFIG_SHOW,
+	CONTROL_DNS,
 	CONTROL_RELOAD,
 	CONTROL_STOP,
 	CONTROL_RECIPIENT_TEST,
@@ -37,7 +38,7 @@ struct control_request {
 	const char *name;   /* static */
 	unsigned flags;     /* CONTROL_* */
 	/* arguments; NULL, 0 or false when absent */
-	char *stage, *status, *sender, *recipient, *to;
+	char *stage, *status, *sender, *recipient, *to, *name_asked, *type;
 	int64_t *ids;
 	size_t n_ids;
 	int64_t after_id;

@@ -439,6 +439,12 @@ static const struct config *src_config(void *arg)
 	return r->config;
 }
 
+static struct net_dns *src_dns(void *arg)
+{
+	struct reactor *r = arg;
+	return r->dns;
+}
+
 /* ---- start */
 
 static void swept(void *arg, enum store_rc rc, unsigned n)
@@ -532,7 +538,7 @@ static struct event_base *make_loop(void)
 static int run(struct reactor *r)
 {
 	struct dispatch_spawner sp = { r, ask_start, ask_kill };
-	struct admin_source source = { r, src_status, src_metrics, src_healthy, src_wake, src_reload, src_stop, src_config, src_recipient };
+	struct admin_source source = { r, src_status, src_metrics, src_healthy, src_wake, src_reload, src_stop, src_config, src_dns, src_recipient };
 	struct ingress_sink sink;
 
 	r->base = make_loop();

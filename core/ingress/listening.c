@@ -234,12 +234,21 @@ static void destroy(struct listening *l)
 	free(l);
 }
 
+/* Its socket's file goes with it where we may (run by an ordinary user); else the next pepsid clears it away. */
+static void forget_path(const struct listening *l)
+{
+	if (l->bind.at.kind == CONFIG_BIND_UNIX && unlink(l->bind.at.name) && errno != ENOENT && errno != EACCES && errno != EPERM)
+		log_warn(NULL, "event=socket-left path=%s error=%s", log_qz(l->bind.at.name), log_qz(strerror(errno)));
+}
+
 void listening_close(struct listening *l)
 {
 	net_listener_free(l->listener);
 	l->listener = NULL;
-	if (l->fd >= 0)
-		close(l->fd); /* what waits in the backlog gets a reset and comes again */
+	if (l->fd < 0)
+		return;
+	forget_path(l);
+	close(l->fd); /* what waits in the backlog gets a reset and comes again */
 	l->fd = -1;
 }
 

@@ -69,6 +69,9 @@ void xclient_take(struct session *s, const struct smtp_xclient *x)
 	put(&s->login, x->login_is, x->login);
 	put(&s->helo, x->helo_is, x->helo);
 	s->helo_told = x->helo_is == SMTP_XCLIENT_GIVEN;
+	/* the certificate was the proxy's: its client signs in by none, and none is recorded for it */
+	free(s->identity);
+	s->identity = NULL;
 	s->in->used[USED_XCLIENT]++;
 	session_trust(s);
 	session_log_context(s);

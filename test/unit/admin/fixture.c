@@ -100,7 +100,7 @@ void fixture_open(struct fixture *f, bool db)
 	need(f->a->http_fds[0] >= 0);
 	f->a->n_http = 1;
 	f->port = net_listen_port(f->a->http_fds[0]);
-	const struct admin_source source = { f, on_status, on_metrics, is_healthy, on_wake, on_reload, on_stop, get_config, on_recipient };
+	const struct admin_source source = { f, on_status, on_metrics, is_healthy, on_wake, on_reload, on_stop, get_config, NULL, on_recipient };
 	need(!admin_start(f->a, f->base, db ? &f->db : NULL, &source));
 }
 
