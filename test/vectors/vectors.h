@@ -19,6 +19,7 @@ struct verdict {
 typedef void vectors_topic_fn(const char *file, struct json_object *one, struct verdict *v);
 
 vectors_topic_fn topic_smtp_data, topic_address, topic_proxy_protocol, topic_eai;
+vectors_topic_fn topic_dkim, topic_arc;
 
 /* Helpers for topics. A string member with its length (NUL octets allowed); .p is NULL when there is none. */
 struct str vectors_str(struct json_object *o, const char *key);
