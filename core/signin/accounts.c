@@ -26,7 +26,6 @@ struct peer {
 	int fd;
 	struct event *ev;
 	struct ucred who;
-	bool busy, gone;         /* busy: an answer is owed, and a callback may come; gone: free when it has come */
 	enum wire_account_op op;
 	char name[WIRE_SIGNIN_NAME_MAX + 1];
 	struct buf kept;         /* senders and certificates */
@@ -65,11 +64,6 @@ static void peer_free(struct peer *p)
 static void send_answer(struct peer *p, const struct wire_account_answer *an)
 {
 	struct buf b = BUF_INIT(WIRE_ACCOUNT_DATAGRAM_MAX);
-	p->busy = false;
-	if (p->gone) {
-		peer_free(p);
-		return;
-	}
 	/* it asks again only when it has this, so the socket has room */
 	if (wire_account_answer_put(&b, an) || send(p->fd, b.p, b.n, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)b.n) {
 		buf_free(&b);
@@ -352,7 +346,7 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 			log_warn(NULL, "event=account-garbage uid=%u pid=%d", (unsigned)p->who.uid, (int)p->who.pid);
 		peer_free(p);
 	} else {
-		p->busy = true; /* until its answer is sent nothing is read, so nothing frees it either */
+		/* until its answer is sent nothing is read, so nothing frees it but the answer */
 		p->held = BUF_INIT(WIRE_ACCOUNT_DATAGRAM_MAX);
 		/* a daemon that has just been started is asked at once by many a script */
 		if (store_conn_up(p->a->s->db) || buf_add(&p->held, datagram, (size_t)n))

@@ -63,6 +63,7 @@ struct signin {
 	char dummy_key[32];           /* for SCRAM's */
 	uint32_t caps[STORE_CAPS];    /* of the configuration; 0: none */
 	char offered[WIRE_SIGNIN_TEXT_MAX];
+	bool offer_told;              /* at all: that there is nothing must be said, too */
 	bool counts_changed;
 	int status;
 };

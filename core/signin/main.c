@@ -107,8 +107,9 @@ void signin_offer(struct signin *s)
 {
 	char now[WIRE_SIGNIN_TEXT_MAX];
 	backend_offer(s, now, sizeof now);
-	if (strcmp(now, s->offered) == 0)
+	if (s->offer_told && strcmp(now, s->offered) == 0)
 		return;
+	s->offer_told = true;
 	memcpy(s->offered, now, sizeof now);
 	struct wire_signin m = { .op = WIRE_SIGNIN_OFFER, .offer = { str_from(now) } };
 	signin_send(s, &m);
