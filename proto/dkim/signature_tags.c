@@ -65,7 +65,9 @@ static int canon_named(struct str s, enum dkim_canon *ret)
 
 static void parse_canon(struct dkim_sig *s, const struct dkim_tag *t)
 {
-	s->header_canon = s->body_canon = DKIM_SIMPLE;
+	/* Without c= a DKIM-Signature is simple. Of ARC-Message-Signature, RFC 8617 §4.1.2 does not say otherwise, but its suite
+	 * (ams_fields_c_na) and the sealers in use take relaxed. */
+	s->header_canon = s->body_canon = t || s->kind == DKIM_SIGNATURE ? DKIM_SIMPLE : DKIM_RELAXED;
 	if (!t)
 		return;
 	ptrdiff_t slash = str_chr(t->value, '/');

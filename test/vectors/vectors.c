@@ -9,14 +9,13 @@ static const struct {
 	const char *name;
 	vectors_topic_fn *judge;
 	const char *about;
-	bool messages; /* a file that is not JSON with cases is a case of its own: {"path": FILE} */
 } topics[] = {
 	{ "smtp-data", topic_smtp_data, "dot stuffing and end of data: dot-read.json dot-write.json smuggling.json" },
 	{ "proxy-protocol", topic_proxy_protocol, "the header of the PROXY protocol: v1.json v2.json" },
 	{ "address", topic_address, "envelope addresses and lists of header fields: isemail*.json emailvalidation.json flanker.json address-list.json" },
 	{ "eai", topic_eai, "internationalised addresses and domains: addresses.json IdnaTestV2-sample.txt *punycode_tests.json" },
 	{ "dmarc", topic_dmarc, "DMARC: record-syntax.json mailauth-record.json mailauth-verify.json opendmarc-misc.json" },
-	{ "dkim", topic_dkim, "DKIM: mail-dkim.json opendkim.json canonicalisation.json mail-auth/*.txt mailauth-ec/*.eml", true },
+	{ "dkim", topic_dkim, "DKIM: mail-dkim.json opendkim.json canonicalisation.json mail-auth/*.txt mailauth-ec/*.eml" },
 	{ "arc", topic_arc, "ARC chains: arc-draft-validation-tests.json" },
 };
 static struct {
@@ -148,12 +147,13 @@ static int judge_whole(vectors_topic_fn *judge, const char *path, const char *fi
 }
 
 /* {"cases": [ … ]}, or the list itself. Returns 0, or -1: not a file of cases. */
-static int judge_file(vectors_topic_fn *judge, bool messages, const char *path, struct tally *t)
+static int judge_file(vectors_topic_fn *judge, const char *path, struct tally *t)
 {
 	const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
 	suite.folder = str_n(path, (size_t)(file - path));
 	suite.root = NULL;
-	if (messages && !str_iends(str_from(path), STR(".json")))
+	/* message files are cases of their own: {"path": FILE} */
+	if (judge == topic_dkim && !str_iends(str_from(path), STR(".json")))
 		return judge_whole(judge, path, file, t);
 	if (str_iends(str_from(path), STR(".txt")))
 		return judge_lines(judge, path, file, t);
@@ -188,18 +188,15 @@ int main(int argc, char **argv)
 	struct tally t = { 0 };
 	vectors_topic_fn *judge = NULL;
 	int bad = 0;
-	bool messages = false;
 	for (size_t i = 0; argc > 1 && i < sizeof topics / sizeof *topics; i++)
-		if (!strcmp(argv[1], topics[i].name)) {
+		if (!strcmp(argv[1], topics[i].name))
 			judge = topics[i].judge;
-			messages = topics[i].messages;
-		}
 	if (argc > 1 && !judge)
 		fprintf(stderr, "pepsi-vectors: no topic \"%s\"\n", argv[1]);
 	if (!judge || argc < 3)
 		return usage();
 	for (int i = 2; i < argc; i++)
-		bad |= judge_file(judge, messages, argv[i], &t);
+		bad |= judge_file(judge, argv[i], &t);
 	printf("%u passed, %u failed\n", t.passed, t.failed);
 	return bad || t.failed || fflush(stdout) ? 1 : 0;
 }
