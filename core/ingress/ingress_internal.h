@@ -5,6 +5,7 @@
 
 #include "admit.h"
 #include "auth.h"
+#include "before.h"
 #include "clients.h"
 #include "ingress.h"
 #include "listening.h"
@@ -30,6 +31,7 @@ enum refusal {
 	REFUSED_PROXY,       /* closed: no valid PROXY header where one was due */
 	REFUSED_AUTH,        /* 530 5.7.0: not signed in where that is a must */
 	REFUSED_SENDER,      /* 553 5.7.1: an address of somebody else's */
+	REFUSED_BEFORE,      /* by a stage before acceptance, or because it failed */
 	REFUSED_N
 };
 extern const char *const refusal_names[REFUSED_N];
@@ -58,6 +60,9 @@ struct ingress {
 	struct net_dns *dns;         /* NULL: nothing is looked up (tests) */
 	struct admit *admit;
 	struct auth *auth;           /* from the start on */
+	struct before *before;       /* from the start on */
+	struct ingress_spawner spawner;
+	const struct config *config; /* until the start: what the pools of before are read from */
 	int signin_fd;               /* of an admin child that was there before it; -1 */
 	struct store_conn *admission, *large[ADMIT_LARGE_MAX];
 	bool database_up, started;
