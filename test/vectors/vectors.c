@@ -14,6 +14,7 @@ static const struct {
 	{ "proxy-protocol", topic_proxy_protocol, "the header of the PROXY protocol: v1.json v2.json" },
 	{ "address", topic_address, "envelope addresses and lists of header fields: isemail*.json emailvalidation.json flanker.json address-list.json" },
 	{ "eai", topic_eai, "internationalised addresses and domains: addresses.json IdnaTestV2-sample.txt *punycode_tests.json" },
+	{ "dmarc", topic_dmarc, "DMARC: record-syntax.json mailauth-record.json mailauth-verify.json opendmarc-misc.json" },
 };
 
 struct str vectors_str(struct json_object *o, const char *key)
