@@ -5,6 +5,7 @@
 
 #include "admit.h"
 #include "auth.h"
+#include "before.h"
 #include "checks.h"
 #include "clients.h"
 #include "dnsbl.h"
@@ -33,6 +34,7 @@ enum refusal {
 	REFUSED_PROXY,       /* closed: no valid PROXY header where one was due */
 	REFUSED_AUTH,        /* 530 5.7.0: not signed in where that is a must */
 	REFUSED_SENDER,      /* 553 5.7.1: an address of somebody else's */
+	REFUSED_BEFORE,      /* by a stage before acceptance, or because it failed */
 	REFUSED_RECIPIENT,   /* 550 5.1.1: nobody of that name here */
 	REFUSED_LOOKUP,      /* 451 4.3.0: cannot be told who lives here */
 	REFUSED_HARVEST,     /* 421 4.7.0: too many unknown recipients */
@@ -69,6 +71,8 @@ struct ingress {
 	struct net_dns *dns;         /* NULL: nothing is looked up (tests) */
 	struct admit *admit;
 	struct auth *auth;           /* from the start on */
+	struct before *before;       /* from the start on */
+	struct ingress_spawner spawner;
 	int signin_fd;               /* of an admin child that was there before it; -1 */
 	struct store_conn *admission, *large[ADMIT_LARGE_MAX];
 	bool database_up, started;
