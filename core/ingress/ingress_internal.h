@@ -5,6 +5,7 @@
 
 #include "admit.h"
 #include "auth.h"
+#include "before.h"
 #include "checks.h"
 #include "clients.h"
 #include "dnsbl.h"
@@ -33,6 +34,7 @@ enum refusal {
 	REFUSED_PROXY,       /* closed: no valid PROXY header where one was due */
 	REFUSED_AUTH,        /* 530 5.7.0: not signed in where that is a must */
 	REFUSED_SENDER,      /* 553 5.7.1: an address of somebody else's */
+	REFUSED_BEFORE,      /* by a stage before acceptance, or because it failed */
 	REFUSED_RECIPIENT,   /* 550 5.1.1: nobody of that name here */
 	REFUSED_LOOKUP,      /* 451 4.3.0: cannot be told who lives here */
 	REFUSED_HARVEST,     /* 421 4.7.0: too many unknown recipients */
@@ -69,6 +71,8 @@ struct ingress {
 	struct net_dns *dns;         /* NULL: nothing is looked up (tests) */
 	struct admit *admit;
 	struct auth *auth;           /* from the start on */
+	struct before *before;       /* from the start on */
+	struct ingress_spawner spawner;
 	int signin_fd;               /* of an admin child that was there before it; -1 */
 	struct store_conn *admission, *large[ADMIT_LARGE_MAX];
 	bool database_up, started;
@@ -94,6 +98,8 @@ struct ingress {
 	size_t peak;                 /* of memory for sessions and messages, seen at a tick since it was last given back */
 
 	struct event *tick;          /* once a second: deadlines, free space */
+	struct event *sweep;         /* goes on with looking at deadlines, from sweep_at */
+	struct session *sweep_at;
 	struct event *resume;        /* sessions that have more to do, next turn */
 	struct session *resume_head, **resume_tail;
 
@@ -121,7 +127,8 @@ struct ingress {
 /* ingress_start() with any database behind it. */
 int ingress_start_with(struct ingress *in, struct event_base *base, const struct admission_backend *be,
     const struct ingress_sink *sink);
-/* Ends sessions beyond their deadlines; the clock is the caller's. */
+/* Ends sessions beyond their deadlines, a number of them at once and the others in the turns of the loop to come; the clock is
+ * the caller's. */
 void ingress_sweep(struct ingress *in, int64_t now_us);
 /* Is the queue as full as it may be? */
 bool ingress_queue_full(const struct ingress *in);

@@ -137,6 +137,8 @@ void session_charge(struct session *s, size_t octets)
 void session_free(struct session *s)
 {
 	struct ingress *in = s->in;
+	if (s->before)
+		before_cancel(s);
 	checks_free(s);
 	auth_forget(s);
 	auth_drop_who(s);
@@ -153,6 +155,8 @@ void session_free(struct session *s)
 		event_free(s->greet);
 	free(s->via);
 	free(s->identity);
+	if (in->sweep_at == s)
+		in->sweep_at = s->next;
 	if (s->prev)
 		s->prev->next = s->next;
 	else
@@ -182,6 +186,10 @@ void session_drop(struct session *s)
 		net_conn_drain(s->conn);
 	net_conn_free(s->conn);
 	s->conn = NULL;
+	if (s->before) { /* nothing was promised, nothing is kept */
+		before_drop(s);
+		s->awaiting = false;
+	}
 	if (s->awaiting)
 		s->in->orphans++;
 	else
