@@ -17,6 +17,8 @@ INSERT INTO pepsi_grant VALUES
     ('pepsi-ingress', 's', 'workqueue_id_seq', 'USAGE'),
     ('pepsi-ingress', 'f', 'workqueue_add', 'EXECUTE'),
     ('pepsi-ingress', 'f', 'workqueue_body_piece', 'EXECUTE'),
+    ('pepsi-ingress', 'f', 'account_use_put', 'EXECUTE'),
+    ('pepsi-ingress', 'f', 'account_use_get', 'EXECUTE'),
     ('pepsi-httpd', 'c', 'workqueue', 'SELECT (id, stage, status, timeout, received_at)'),
     ('pepsi-httpd', 't', 'stage_stats', 'SELECT'),
     ('pepsi-httpd', 't', 'dispatch_stats', 'SELECT'),
