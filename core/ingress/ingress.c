@@ -2,6 +2,7 @@
  * says is in session.c and policy.c; how messages are committed, in admit.c. */
 #include "certificates.h"
 #include "ingress_internal.h"
+#include "notice.h"
 
 #include "base/clock.h"
 
@@ -17,7 +18,8 @@
 enum { REFUSAL_LINES_A_SECOND = 20, SESSION_OCTETS = 16 * 1024, GIVE_BACK_OCTETS = 32 * 1024 * 1024 };
 
 const char *const refusal_names[REFUSED_N] = { "relay", "database", "memory", "disk", "headers", "loop", "content",
-	"connections", "address", "row", "drain", "early-talk", "proxy", "auth", "sender" };
+	"connections", "address", "row", "drain", "early-talk", "proxy", "auth", "sender",
+	"from", "form", "cap", "wish" };
 
 /* --- beginning and end --- */
 
@@ -75,6 +77,8 @@ void ingress_free(struct ingress *in)
 	if (in->signin_fd >= 0)
 		close(in->signin_fd);
 	admit_free(in->admit);
+	notice_free_all(in);
+	caps_free(in->caps);
 	listening_free_all(in);
 	net_tickets_unref(in->tickets);
 	struct event *ev[4] = { in->tick, in->resume, in->wake, in->drain_end };
@@ -206,6 +210,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	auth_sweep(in->auth, now);
 	proxied_sweep(in, now);
 	certificates_watch(in, now);
+	caps_write(in->caps, false);
 	give_back(in);
 }
 
@@ -259,15 +264,20 @@ static void answer(struct session *s, const struct message *m, enum store_rc rc)
 
 static void log_outcome(struct ingress *in, const struct session *s, const struct message *m, enum store_rc rc)
 {
+	char held[32] = "";
 	if (rc == STORE_OK) {
+		if (message_held(m)) {
+			in->held_for_sender += !strcmp(m->hold_why, "sender");
+			snprintf(held, sizeof held, " held_until=%lld", (long long)m->hold_until);
+		}
 		if (log_max() >= LOG_LV_INFO)
 			log_info(NULL,
 			    "id=%lld event=accepted session=%llu listener=%s client=%s helo=%s from=%s "
-			    "rcpts=%zu size=%llu%s%s%s",
+			    "rcpts=%zu size=%llu%s%s%s%s",
 			    (long long)m->id, (unsigned long long)s->id, s->terms->name, s->peer.text,
 			    log_q(buf_str(&s->helo)), log_q(m->mail_from), m->n_rcpts,
 			    (unsigned long long)m->spool.size, m->chunked ? " chunked=1" : "",
-			    m->body == SMTP_BODY_BINARYMIME ? " body=BINARYMIME" : "", s->conn ? "" : " client_gone=1");
+			    m->body == SMTP_BODY_BINARYMIME ? " body=BINARYMIME" : "", held, s->conn ? "" : " client_gone=1");
 		return;
 	}
 	ingress_refused(in, s, rc == STORE_AWAY ? REFUSED_DATABASE : rc == STORE_FULL ? REFUSED_MEMORY : REFUSED_ROW,
@@ -296,15 +306,15 @@ static void hand_off(struct ingress *in, const struct message *m)
 void ingress_admitted(void *arg, struct message *const *msgs, const enum store_rc *rcs, size_t n)
 {
 	struct ingress *in = arg;
-	bool wake = false;
+	bool wake = false, due = false;
 	/* First all answers: clients prepare their next message while we go on. */
 	for (size_t i = 0; i < n; i++) {
 		struct session *s = msgs[i]->session;
-		if (rcs[i] == STORE_OK) {
+		if (rcs[i] == STORE_OK && s) {
 			in->accepted++;
 			in->octets += msgs[i]->spool.size;
 		}
-		if (s->conn) {
+		if (s && s->conn) {
 			answer(s, msgs[i], rcs[i]);
 			session_flush(s);
 		}
@@ -315,15 +325,25 @@ void ingress_admitted(void *arg, struct message *const *msgs, const enum store_r
 			hand_off(in, m);
 		else if (m->reserved)
 			in->sink.unreserve(in->sink.arg, INGRESS_FIRST_STAGE, m->sender_key, m->reserved_octets);
+		else if (rcs[i] == STORE_OK && message_held(m))
+			due = true;
 		else if (rcs[i] == STORE_OK)
 			wake = true;
 	}
 	if (wake)
 		ingress_wake(in);
+	if (due && in->sink.due)
+		in->sink.due(in->sink.arg);
 	for (size_t i = 0; i < n; i++)
-		log_outcome(in, msgs[i]->session, msgs[i], rcs[i]);
+		if (msgs[i]->session) {
+			log_outcome(in, msgs[i]->session, msgs[i], rcs[i]);
+			caps_settled(in->caps, msgs[i], rcs[i]);
+		}
 	for (size_t i = 0; i < n; i++)
-		session_settled(msgs[i]->session);
+		if (msgs[i]->session)
+			session_settled(msgs[i]->session);
+		else
+			notice_settled(in, msgs[i], rcs[i]);
 }
 
 void ingress_dns(struct ingress *in, struct net_dns *dns)
@@ -337,6 +357,8 @@ void ingress_database(struct ingress *in, bool up)
 		return;
 	in->database_up = up;
 	admit_database(in->admit, up);
+	if (up)
+		caps_database(in->caps);
 }
 
 /* --- start, reload, drain --- */
@@ -366,13 +388,14 @@ int ingress_start_with(struct ingress *in, struct event_base *base, const struct
 	in->sink = *sink;
 	in->admit = admit_new(base, be, sink, ingress_admitted, in);
 	in->auth = auth_new(in, &in->set.auth);
+	in->caps = caps_new(in, in->set.counted);
 	if (in->auth)
 		auth_peer(in->auth, in->signin_fd);
 	in->signin_fd = -1;
 	in->tick = event_new(base, -1, EV_PERSIST, on_tick, in);
 	in->resume = event_new(base, -1, 0, on_resume, in);
 	in->wake = evtimer_new(base, on_wake, in);
-	if (!in->admit || !in->auth || !in->tick || !in->resume || !in->wake || event_add(in->tick, &second))
+	if (!in->admit || !in->auth || !in->caps || !in->tick || !in->resume || !in->wake || event_add(in->tick, &second))
 		return -1;
 	use_settings(in);
 	look_at_disk(in);
@@ -451,6 +474,8 @@ void ingress_drain(struct ingress *in, unsigned grace_s, void (*done)(void *arg)
 	if (in->draining)
 		return;
 	in->draining = true;
+	if (in->caps)
+		caps_write(in->caps, true);
 	in->drained = done;
 	in->drained_arg = arg;
 	for (struct listening *l = in->listening; l; l = l->next)

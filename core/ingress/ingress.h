@@ -32,6 +32,8 @@ struct ingress_sink {
 	    void *arg, const char *stage, const char *sender_key, const struct wire_item *item, int body_fd);
 	/* Rows were committed as pending at `stage`. */
 	void (*wake)(void *arg, const char *stage);
+	/* Rows were committed as paused: their time may be the next one. */
+	void (*due)(void *arg);
 };
 
 struct ingress;
