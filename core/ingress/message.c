@@ -110,7 +110,7 @@ int message_take(struct message *m, const struct smtp_transaction *tx)
 	m->chunked = tx->chunked;
 	put_dsn(&m->dsn, tx);
 	put_wishes(&m->wishes, tx);
-	m->hold_until = tx->hold_until;
+	m->hold_until = tx->hold_until + (tx->hold_for > 0); /* the present second had begun: never less than was asked for */
 	m->hold_why = "sender";
 	return m->text.failed || m->dsn.failed || m->wishes.failed ? -1 : 0;
 }
