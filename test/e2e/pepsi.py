@@ -379,7 +379,7 @@ class Sink:
             verb = text.split(" ")[0].upper()
             if verb in ("EHLO", "LHLO", "HELO"):
                 offer = self.tls_extensions if self.tls_extensions is not None and isinstance(c, ssl.SSLSocket) else self.extensions
-                keys = ["sink.example.test"] + (offer if verb != "HELO" else [])
+                keys = ["sink.example.test"] + (list(offer) if verb != "HELO" else [])
                 ok = "".join("250%s%s\r\n" % ("-" if i + 1 < len(keys) else " ", k) for i, k in enumerate(keys)).encode()
                 done = self.act(c, "ehlo", text, ok)
             elif verb == "MAIL":
