@@ -40,3 +40,20 @@ CREATE TABLE pepsi.mail_account_use (
     recipients_day  bigint NOT NULL CHECK (recipients_day >= 0),
     told_at         timestamptz NOT NULL                          -- when the owner was told last
 ) WITH (fillfactor = 50);
+
+-- Recipients: who lives here, for the word "table" of RECIPIENTS. "local@domain", or "@domain": everybody there; lower case, domains
+-- as A-labels. Written by role pepsi-config (`pepsi recipient`) or the site's own programs; read through recipient_lookup().
+CREATE TABLE pepsi.recipient (
+    address    text PRIMARY KEY CHECK (octet_length(address) BETWEEN 2 AND 320 AND address = lower(address) AND position('@' IN address) > 0),
+    created_at timestamptz NOT NULL DEFAULT now()
+);
+
+-- Greylisting: one row per (network, sender, recipient) seen, and one per network that has passed, each as a hash: no address can be
+-- read out of it. Not worth a backup: without it first-time mail comes a few minutes later.
+CREATE TABLE pepsi.greylist (
+    key        bytea PRIMARY KEY CHECK (octet_length(key) = 16),
+    first_at   timestamptz NOT NULL DEFAULT now(),
+    passes     integer NOT NULL DEFAULT 0 CHECK (passes >= 0),      -- of a network: triplets of it that came back
+    expires_at timestamptz NOT NULL
+);
+CREATE INDEX greylist_expires_at ON pepsi.greylist (expires_at);

@@ -16,6 +16,7 @@
 -- Channel `workqueue_failed` (payload: the id): trigger workqueue_failed_notify, when a row becomes failed or timeout,
 --     whoever writes it. The same trigger stamps state.failed_at.
 -- Channel `config_changed` (payload empty): trigger config_changed_notify, once per statement that changes config_override.
+-- Channel `recipient_changed` (payload empty): trigger recipient_changed_notify, once per statement that changes recipient or alias_map.
 --
 -- All names are qualified and nothing depends on the caller's search_path. Functions that run with the owner's rights
 -- (SECURITY DEFINER) have a fixed one.
@@ -847,6 +848,81 @@ LANGUAGE sql STABLE AS $$
     LEFT JOIN LATERAL unnest(a.targets) WITH ORDINALITY t(target, o) ON true
     WHERE a.address = ANY (p_names) ORDER BY a.address, t.o
 $$;
+
+-- ---------------------------------------------------------------------------------------------- abuse handling
+
+-- Which of these are there: p_names in recipient, p_aliases in alias_map. All in lower case. Runs with the owner's rights: the ingress
+-- may ask for names it was told, and read no table.
+CREATE FUNCTION pepsi.recipient_lookup(p_names text[], p_aliases text[]) RETURNS TABLE (name text, alias boolean)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT r.address, false FROM pepsi.recipient r WHERE r.address = ANY (p_names)
+    UNION ALL SELECT a.address, true FROM pepsi.alias_map a WHERE a.address = ANY (p_aliases)
+$$;
+
+CREATE FUNCTION pepsi.recipient_changed_notify() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_notify('recipient_changed', '');
+    RETURN NULL;
+END $$;
+CREATE TRIGGER recipient_changed_notify AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON pepsi.recipient
+    FOR EACH STATEMENT EXECUTE FUNCTION pepsi.recipient_changed_notify();
+CREATE TRIGGER alias_changed_notify AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON pepsi.alias_map
+    FOR EACH STATEMENT EXECUTE FUNCTION pepsi.recipient_changed_notify();
+
+-- Rows in the queue, from the accounting: as good as a count, for the price of 64 rows.
+CREATE FUNCTION pepsi.queue_rows() RETURNS bigint
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce(sum(accepted - delivered - bounced - discarded), 0)::bigint FROM pepsi.flow_stats
+$$;
+
+-- How many seconds each of these triplets still has to wait, 0: it may pass; in the order of p_keys. p_nets: the network of each.
+-- A triplet that comes back after p_delay seconds and within p_window (both from its first time) passes, and is remembered for p_life
+-- seconds from its last use. A network of which p_auto triplets passed (0: never) waits no more. Keys are taken in order, so that
+-- two askers do not wait for each other crosswise.
+CREATE FUNCTION pepsi.greylist_ask(p_keys bytea[], p_nets bytea[], p_delay integer, p_window integer, p_life integer, p_auto integer)
+RETURNS integer[] LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    r record;
+    g record;
+    t timestamptz := clock_timestamp();
+    ret integer[] := array_fill(0, ARRAY[cardinality(p_keys)]);
+    life interval := p_life * interval '1 second';
+BEGIN
+    FOR r IN SELECT k.key, n.net, k.ord::integer AS ord FROM unnest(p_keys) WITH ORDINALITY k(key, ord)
+             JOIN unnest(p_nets) WITH ORDINALITY n(net, ord) USING (ord) ORDER BY k.key LOOP
+        IF p_auto > 0 THEN
+            UPDATE pepsi.greylist SET expires_at = t + life WHERE key = r.net AND passes >= p_auto AND expires_at > t;
+            CONTINUE WHEN FOUND;
+        END IF;
+        INSERT INTO pepsi.greylist AS w (key, first_at, expires_at) VALUES (r.key, t, t + p_window * interval '1 second')
+        ON CONFLICT (key) DO UPDATE SET
+            first_at = CASE WHEN w.expires_at > t THEN w.first_at ELSE t END,
+            passes = CASE WHEN w.expires_at > t THEN w.passes ELSE 0 END,
+            expires_at = CASE WHEN w.expires_at > t THEN w.expires_at ELSE excluded.expires_at END
+        RETURNING w.first_at, w.passes INTO g;
+        IF g.passes = 0 AND g.first_at + p_delay * interval '1 second' > t THEN
+            ret[r.ord] := greatest(1, ceil(extract(epoch FROM g.first_at - t) + p_delay)::integer);
+            CONTINUE;
+        END IF;
+        UPDATE pepsi.greylist SET passes = 1, expires_at = t + life WHERE key = r.key;
+        IF g.passes = 0 AND p_auto > 0 THEN
+            INSERT INTO pepsi.greylist AS w (key, first_at, passes, expires_at) VALUES (r.net, t, 1, t + life)
+            ON CONFLICT (key) DO UPDATE SET passes = CASE WHEN w.expires_at > t THEN w.passes + 1 ELSE 1 END, expires_at = excluded.expires_at;
+        END IF;
+    END LOOP;
+    RETURN ret;
+END $$;
+
+-- Forgets what has expired, at most p_limit rows; how many.
+CREATE FUNCTION pepsi.greylist_sweep(p_limit integer) RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE n integer;
+BEGIN
+    DELETE FROM pepsi.greylist WHERE key = ANY (ARRAY(SELECT key FROM pepsi.greylist WHERE expires_at <= now() ORDER BY expires_at LIMIT p_limit
+        FOR UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS n = ROW_COUNT;
+    RETURN n;
+END $$;
 
 -- ---------------------------------------------------------------------------------------------- pepsi-failure-bouncer
 

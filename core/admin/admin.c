@@ -2,6 +2,7 @@
 #include "admin/admin.h"
 
 #include "admin_internal.h"
+#include "control_internal.h"
 #include "base/clock.h"
 #include "base/log.h"
 
@@ -75,6 +76,7 @@ void admin_free(struct admin *a)
 	admin_control_unlink(a);
 	if (a->control_fd >= 0)
 		close(a->control_fd);
+	control_dns_forget(a);
 	free_peers(a);
 	free_waiters(a->counted);
 	free_waiters(a->to_count);

@@ -12,6 +12,8 @@
 
 #include <event2/event.h>
 
+struct net_dns;
+
 struct admin_source {
 	void *arg;
 	/* What only the daemon's memory knows, appended as members of an open JSON object: `"stages":[…],"ingress":{…}` (no
@@ -27,6 +29,9 @@ struct admin_source {
 	void (*reload)(void *arg, void (*done)(void *ctx, const char *faults, bool in_force), void *ctx);
 	void (*stop)(void *arg);
 	const struct config *(*config)(void *arg); /* the one in force */
+	struct net_dns *(*dns)(void *arg);         /* the resolver; it outlives the admin. NULL: none */
+	/* What would a RCPT with this address be told? done(): once, at once or later; a word and who said so (ingress.h). */
+	void (*recipient)(void *arg, struct str address, void (*done)(void *ctx, const char *answer, const char *source), void *ctx);
 };
 
 struct admin;

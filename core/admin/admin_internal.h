@@ -107,6 +107,7 @@ struct admin {
 	unsigned control_peers;
 	uint64_t control_requests;
 	bool reloading;
+	struct control_lookup *lookups; /* control_dns.c */
 };
 
 bool admin_db_up(const struct admin *a);

@@ -34,6 +34,11 @@ void control_answered(struct control_peer *c);
 /* Looks at the next request, if there is one; what a callback calls after it has answered. */
 void control_go(struct control_peer *c);
 
+/* control_dns.c */
+void control_dns_run(struct control_peer *c);
+/* The admin ends: what is still asked is forgotten. */
+void control_dns_forget(struct admin *a);
+
 enum { CONTROL_ANSWER_MAX = 16 * 1024 * 1024 };
 
 #endif

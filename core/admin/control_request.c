@@ -21,6 +21,8 @@ enum { DEPTH_MAX = 4 }; /* request, args, ids, and one to spare */
 #define ARG_LIMIT 64u
 #define ARG_ALL 128u
 #define ARG_TO 256u
+#define ARG_NAME 512u
+#define ARG_TYPE 1024u
 #define ARG_FILTER (ARG_STAGE | ARG_STATUS | ARG_SENDER | ARG_RECIPIENT | ARG_LIMIT)
 #define ARG_SELECT (ARG_FILTER | ARG_IDS | ARG_ALL)
 
@@ -39,8 +41,10 @@ static const struct command {
 	{ "queue.set-stage", CONTROL_QUEUE_SET_STAGE, CONTROL_DATABASE | CONTROL_CHANGES | CONTROL_SELECTS,
 	    ARG_SELECT | ARG_TO },
 	{ "config.show", CONTROL_CONFIG_SHOW, 0, 0 },
+	{ "dns", CONTROL_DNS, 0, ARG_NAME | ARG_TYPE },
 	{ "reload", CONTROL_RELOAD, CONTROL_CHANGES, 0 },
 	{ "stop", CONTROL_STOP, CONTROL_CHANGES, 0 },
+	{ "recipient.test", CONTROL_RECIPIENT_TEST, 0, ARG_RECIPIENT },
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
@@ -116,6 +120,7 @@ static int take_arg(struct control_request *r, unsigned allowed, const char *key
 	} args[] = {
 		{ "stage", ARG_STAGE }, { "status", ARG_STATUS }, { "sender", ARG_SENDER }, { "recipient", ARG_RECIPIENT },
 		{ "ids", ARG_IDS }, { "after_id", ARG_AFTER }, { "limit", ARG_LIMIT }, { "all", ARG_ALL }, { "to", ARG_TO },
+		{ "name", ARG_NAME }, { "type", ARG_TYPE },
 	};
 	unsigned bit = 0;
 	int64_t n;
@@ -135,6 +140,10 @@ static int take_arg(struct control_request *r, unsigned allowed, const char *key
 		return take_text(key, v, &r->recipient, f);
 	case ARG_TO:
 		return take_text(key, v, &r->to, f);
+	case ARG_NAME:
+		return take_text(key, v, &r->name_asked, f);
+	case ARG_TYPE:
+		return take_text(key, v, &r->type, f);
 	case ARG_IDS:
 		return take_ids(v, r, f);
 	case ARG_AFTER:
@@ -157,8 +166,12 @@ static int check_whole(const struct control_request *r, struct fault *f)
 	bool filter = r->stage || r->status || r->sender || r->recipient;
 	if ((r->cmd == CONTROL_QUEUE_SHOW || r->cmd == CONTROL_QUEUE_CAT) && r->n_ids != 1)
 		return fail(f, "%s needs exactly one id", r->name);
+	if (r->cmd == CONTROL_RECIPIENT_TEST && !r->recipient)
+		return fail(f, "%s needs the recipient", r->name);
 	if (r->cmd == CONTROL_QUEUE_SET_STAGE && !r->to)
 		return fail(f, "%s needs the stage to go to", r->name);
+	if (r->cmd == CONTROL_DNS && (!r->name_asked || !r->type))
+		return fail(f, "%s needs a name and a type of record", r->name);
 	if (!(r->flags & CONTROL_SELECTS))
 		return 0;
 	if (!r->n_ids && !filter && !r->all)
@@ -253,6 +266,8 @@ void control_request_done(struct control_request *r)
 	free(r->sender);
 	free(r->recipient);
 	free(r->to);
+	free(r->name_asked);
+	free(r->type);
 	free(r->ids);
 	*r = (struct control_request){ .name = "" };
 }

@@ -22,8 +22,10 @@ enum control_cmd {
 	CONTROL_QUEUE_RETRY,
 	CONTROL_QUEUE_SET_STAGE,
 	CONTROL_CONFIG_SHOW,
+	CONTROL_DNS,
 	CONTROL_RELOAD,
 	CONTROL_STOP,
+	CONTROL_RECIPIENT_TEST,
 };
 
 #define CONTROL_OPEN 1u      /* anybody who can connect may ask */
@@ -36,7 +38,7 @@ struct control_request {
 	const char *name;   /* static */
 	unsigned flags;     /* CONTROL_* */
 	/* arguments; NULL, 0 or false when absent */
-	char *stage, *status, *sender, *recipient, *to;
+	char *stage, *status, *sender, *recipient, *to, *name_asked, *type;
 	int64_t *ids;
 	size_t n_ids;
 	int64_t after_id;

@@ -37,6 +37,7 @@ const struct cli_opt_info cli_opts[CLI_N_OPTS] = {
 	[CLI_MESSAGES_PER_DAY] = { "messages-per-day", 0, "N", "limit" },
 	[CLI_RECIPIENTS_PER_HOUR] = { "recipients-per-hour", 0, "N", "limit" },
 	[CLI_RECIPIENTS_PER_DAY] = { "recipients-per-day", 0, "N", "limit" },
+	[CLI_DIRECT] = { "direct", 0, NULL, "ask with a resolver of its own, as the configuration says, not through pepsid" },
 };
 
 static int fail(char *err, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));

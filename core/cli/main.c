@@ -33,8 +33,13 @@ const struct cli_tool cli_tools[] = {
 	{ "account", "enable", 0, 1, 1, tool_account_enable, "NAME", "let it sign in again" },
 	{ "account", "disable", 0, 1, 1, tool_account_disable, "NAME", "keep it from signing in" },
 	{ "account", "remove", 0, 1, 1, tool_account_remove, "NAME", "remove it" },
+	{ "recipient", "add", 0, 1, CLI_POSITIONAL_MAX, tool_recipient_add, "ADDRESS ...", "these live here (RECIPIENTS = table); @DOMAIN: everybody there" },
+	{ "recipient", "remove", 0, 1, CLI_POSITIONAL_MAX, tool_recipient_remove, "ADDRESS ...", "these do not any more" },
+	{ "recipient", "list", 0, 0, 0, tool_recipient_list, "", "list the table" },
+	{ "recipient", "test", 0, 1, 1, tool_recipient_test, "ADDRESS", "what a RCPT with it is told, and by which source" },
 	{ "reload", NULL, 0, 0, 0, tool_reload, "", "make pepsid read its configuration again" },
 	{ "stop", NULL, CLI_BIT(CLI_WAIT), 0, 0, tool_stop, "", "drain and stop pepsid; --wait: until it is gone" },
+	{ "dns", NULL, CLI_BIT(CLI_DIRECT), 1, 2, tool_dns, "NAME [TYPE]", "ask the DNS as pepsid does: answer, DNSSEC, TTL, server" },
 	{ "stage", "list", 0, 0, 0, tool_stage_list, "", "list the stage modules along MODULE_PATH" },
 	{ "stage", "describe", 0, 1, 1, tool_stage_describe, "MODULE", "what a stage module is and which options it takes" },
 	{ "stage", "run", CLI_BIT(CLI_MESSAGE) | CLI_BIT(CLI_FROM) | CLI_BIT(CLI_TO) | CLI_BIT(CLI_SET) | CLI_BIT(CLI_STAGE) |

@@ -315,6 +315,7 @@ static pid_t as_account(const struct account *a, int death_signal)
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	signal(SIGINT, SIG_IGN);
+	close_range(3, ~0u, 0); /* nothing of the spawner's is theirs: its lock, sockets that systemd passed */
 	setsid(); /* an interrupt typed at the terminal is for the spawner alone */
 	if (account_become(a, death_signal, parent, err, sizeof err)) {
 		log_error(NULL, "event=child-account reason=%s", log_qz(err));

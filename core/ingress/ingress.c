@@ -18,8 +18,8 @@
 enum { REFUSAL_LINES_A_SECOND = 20, SESSION_OCTETS = 16 * 1024, GIVE_BACK_OCTETS = 32 * 1024 * 1024 };
 
 const char *const refusal_names[REFUSED_N] = { "relay", "database", "memory", "disk", "headers", "loop", "content",
-	"connections", "address", "row", "drain", "early-talk", "proxy", "auth", "sender",
-	"from", "form", "cap", "wish" };
+	"connections", "address", "row", "drain", "early-talk", "proxy", "auth", "sender", "from", "form", "cap", "wish",
+	"recipient", "lookup", "harvest", "rate", "dnsbl", "greylist", "queue" };
 
 /* --- beginning and end --- */
 
@@ -34,10 +34,14 @@ struct ingress *ingress_new(const struct config *c, const struct ingress_supply 
 		free(in);
 		return NULL;
 	}
+	in->config = c;
 	in->resume_tail = &in->resume_head;
 	in->signin_fd = -1;
 	clients_init(&in->clients);
-	shared_settings_read(&in->set, c, faults);
+	clients_init(&in->networks);
+	in->networks.by_network = true;
+	if (shared_settings_read(&in->set, c, faults) == 0 && !(in->limits = limits_new(in->set.abuse.remembered)))
+		config_fault_add(faults, "", 0, false, "out of memory");
 	for (size_t i = 0; (section = config_section(c, i)); i++) {
 		if (!ingress_is_listener(section))
 			continue;
@@ -86,6 +90,10 @@ void ingress_free(struct ingress *in)
 		if (ev[i])
 			event_free(ev[i]);
 	clients_done(&in->clients);
+	clients_done(&in->networks);
+	limits_free(in->limits);
+	recipients_free(in->recipients);
+	greylist_free(in->greylist);
 	shared_settings_done(&in->set);
 	free(in);
 }
@@ -209,6 +217,9 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	ingress_sweep(in, now);
 	auth_sweep(in->auth, now);
 	proxied_sweep(in, now);
+	recipients_tick(in->recipients, now);
+	greylist_tick(in->greylist, now);
+	backend_count_queue(in, now);
 	certificates_watch(in, now);
 	caps_write(in->caps, false);
 	give_back(in);
@@ -313,6 +324,8 @@ void ingress_admitted(void *arg, struct message *const *msgs, const enum store_r
 		if (rcs[i] == STORE_OK && s) {
 			in->accepted++;
 			in->octets += msgs[i]->spool.size;
+			if (!s->exempt && s->terms->abuse.banner_delay_us)
+				limits_good(in->limits, &s->peer);
 		}
 		if (s && s->conn) {
 			answer(s, msgs[i], rcs[i]);
@@ -351,6 +364,23 @@ void ingress_dns(struct ingress *in, struct net_dns *dns)
 	in->dns = dns;
 }
 
+void ingress_recipients_changed(struct ingress *in)
+{
+	if (in->recipients)
+		recipients_changed(in->recipients);
+}
+
+void ingress_lookups(struct ingress *in, struct store_conn *c)
+{
+	in->lookups = c;
+}
+
+bool ingress_queue_full(const struct ingress *in)
+{
+	uint64_t max = in->set.abuse.queue_max;
+	return max && in->queue_rows >= 0 && (uint64_t)in->queue_rows + (in->accepted - in->queue_accepted) >= max;
+}
+
 void ingress_database(struct ingress *in, bool up)
 {
 	if (!in->started || in->database_up == up)
@@ -359,6 +389,7 @@ void ingress_database(struct ingress *in, bool up)
 	admit_database(in->admit, up);
 	if (up)
 		caps_database(in->caps);
+	recipients_changed(in->recipients); /* what was notified meanwhile was missed */
 }
 
 /* --- start, reload, drain --- */
@@ -372,6 +403,8 @@ static void use_settings(struct ingress *in)
 		admit_limits(in->admit, in->set.batch_rows, in->set.batch_octets);
 	if (in->auth)
 		auth_settings(in->auth, &in->set.auth);
+	limits_remember(in->limits, in->set.abuse.remembered);
+	greylist_terms(in->greylist, &in->set.abuse.greylist);
 	/* now, as the account that will write into it */
 	if ((mkdir(in->house.dir, 0700) && errno != EEXIST) || access(in->house.dir, W_OK | X_OK))
 		log_error(NULL,
@@ -389,14 +422,23 @@ int ingress_start_with(struct ingress *in, struct event_base *base, const struct
 	in->admit = admit_new(base, be, sink, ingress_admitted, in);
 	in->auth = auth_new(in, &in->set.auth);
 	in->caps = caps_new(in, in->set.counted);
+	const struct recipient_backend rb = backend_recipients(in);
+	const struct greylist_backend gb = backend_greylist(in);
+	in->recipients = recipients_new(base, &rb);
+	in->greylist = greylist_new(base, &gb);
 	if (in->auth)
 		auth_peer(in->auth, in->signin_fd);
 	in->signin_fd = -1;
 	in->tick = event_new(base, -1, EV_PERSIST, on_tick, in);
 	in->resume = event_new(base, -1, 0, on_resume, in);
 	in->wake = evtimer_new(base, on_wake, in);
-	if (!in->admit || !in->auth || !in->caps || !in->tick || !in->resume || !in->wake || event_add(in->tick, &second))
+	if (!in->recipients || !in->greylist || !in->admit || !in->auth || !in->caps || !in->tick || !in->resume || !in->wake ||
+	    event_add(in->tick, &second))
 		return -1;
+	/* now, as the account that will read the files again */
+	if (recipients_configure(in->recipients, in->config, &in->set.abuse.recipients, NULL))
+		return -1;
+	in->config = NULL;
 	use_settings(in);
 	look_at_disk(in);
 	for (struct listening *l = in->listening; l; l = l->next)
@@ -426,8 +468,10 @@ void ingress_reload(struct ingress *in, const struct config *c, const struct ing
 	if (shared_settings_read(&set, c, faults) == 0) {
 		shared_settings_done(&in->set);
 		in->set = set;
-		if (in->started)
+		if (in->started) {
 			use_settings(in);
+			recipients_configure(in->recipients, c, &in->set.abuse.recipients, faults);
+		}
 	}
 	if (in->draining)
 		return; /* its listeners are closed already */

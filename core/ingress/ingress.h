@@ -48,6 +48,15 @@ void ingress_check(const struct config *c, struct config_faults *faults);
 uint64_t ingress_octets(const struct ingress *in);
 /* The resolver for sessions; before ingress_start, and it lives longer than the ingress. Without one nothing is looked up. */
 void ingress_dns(struct ingress *in, struct net_dns *dns);
+/* A connection of role pepsi-ingress for what is asked before a RCPT is answered (recipients, greylist): not behind commits, which
+ * wait for the disk. Before ingress_start; owned by the caller. Without one: 451 where it would be needed. */
+void ingress_lookups(struct ingress *in, struct store_conn *c);
+/* The database notified of recipient_changed, or that connection came back. */
+void ingress_recipients_changed(struct ingress *in);
+/* What would a RCPT with this address be told? Answers once, from inside the call or later: "yes", "no", "away", "relay" (not one of
+ * LOCAL_DOMAINS), "invalid", and the source that said so, or "". */
+typedef void (*ingress_test_fn)(void *arg, const char *answer, const char *source);
+void ingress_test_recipient(struct ingress *in, struct str address, ingress_test_fn fn, void *arg);
 /* Begins to accept. admission: connection of role pepsi-ingress, owned by the caller; may be down: 451 then.
  * large: n_large more for large messages, so that small ones do not wait for them; two are put to use. */
 int ingress_start(struct ingress *in, struct event_base *base, struct store_conn *admission, struct store_conn *const *large,

@@ -2,6 +2,7 @@
 #include "message.h"
 
 #include "base/clock.h"
+#include "dnsbl.h"
 #include "json.h"
 #include "proto/mail/received.h"
 #include "proxied.h"
@@ -191,6 +192,7 @@ static void put_state(struct buf *out, const struct message *m, const struct ses
 		json_put_member(out, "rdns", buf_str(&s->rdns));
 	if (reverse_result(s) != IPREV_NONE)
 		json_put_member(out, "iprev", str_from(iprev_result_name(reverse_result(s))));
+	dnsbl_put(s, out);
 	json_put_bool(out, "esmtp", s->esmtp);
 	json_put_bool(out, "smtputf8", m->smtputf8);
 	json_put_member(out, "body", body_name(m->body));

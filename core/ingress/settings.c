@@ -242,8 +242,14 @@ struct terms *terms_new(const struct config *c, const char *section, const struc
 	t->max_connections = small_int(c, section, "MAX_CONNECTIONS");
 	t->max_per_address = small_int(c, section, "MAX_CONNECTIONS_PER_ADDRESS");
 	t->max_hops = small_int(c, section, "MAX_HOPS");
+	t->data_rate = (uint64_t)config_int(c, section, "MIN_DATA_RATE");
 	t->reverse = config_int(c, section, "REVERSE_DNS");
 	t->reverse_wait_us = config_int(c, section, "REVERSE_DNS_WAIT");
+	if (abuse_terms_read(&t->abuse, c, section)) {
+		config_fault_add(faults, "", 0, false, "[%s]: out of memory", section);
+		terms_unref(t);
+		return NULL;
+	}
 	if (read_tls(t, c, files, tickets, old, faults)) {
 		terms_unref(t);
 		return NULL;
@@ -285,6 +291,7 @@ void terms_unref(struct terms *t)
 	config_networks_free(t->xclient);
 	free(t->postmaster);
 	free(t->auth_text);
+	abuse_terms_done(&t->abuse);
 	free(t);
 }
 
@@ -321,6 +328,7 @@ int shared_settings_read(struct shared_settings *ret, const struct config *c, st
 		    "[pepsi-ingress] SPOOL_DIR: cannot be expanded to a path");
 		return -1;
 	}
+	abuse_settings_read(&s.abuse, c);
 	*ret = s;
 	return 0;
 }

@@ -3,6 +3,7 @@
 #ifndef INGRESS_SETTINGS_H
 #define INGRESS_SETTINGS_H
 
+#include "abuse.h"
 #include "auth.h"
 #include "config/config.h"
 #include "net/tls.h"
@@ -22,10 +23,12 @@ struct terms {
 	char *postmaster;      /* "postmaster@…": where bare postmaster goes */
 	bool has_local;        /* some domain is local */
 	int64_t command_us, session_us; /* total time for one command, for a session; 0: no limit */
+	uint64_t data_rate;    /* octets a second that lengthen a message's time */
 	unsigned max_connections, max_per_address; /* 0: no limit */
 	unsigned max_hops;
 	bool reverse;          /* the name of a client's address is looked up */
 	int64_t reverse_wait_us; /* so long the banner waits for it */
+	struct abuse_terms abuse;
 	enum protocol protocol;
 	bool lmtp;
 	bool implicit_tls;     /* the connection begins with the handshake (RFC 8314) */
@@ -48,6 +51,7 @@ struct shared_settings {
 	int64_t wake_us;
 	struct auth_settings auth;
 	unsigned counted;  /* accounts in the books of caps; taken at the start */
+	struct abuse_settings abuse;
 	uint64_t min_free; /* of the spool file system; 0: not looked at */
 };
 

@@ -4,40 +4,38 @@
 
 #include "auth.h"
 #include "ingress_internal.h"
-#include "proto/mail/addresses.h"
+#include "proto/mail/addrlist.h"
 #include "proto/mail/date.h"
 #include "proto/mail/header.h"
-#include "proto/smtp/address.h"
 
 #include <stdio.h>
 
 /* Every address of the field must be the account's. first: the first of them. */
-static enum submission_fault owned(const struct session *s, const char *name, struct str value, bool check, unsigned *ret_n, char *first,
+static enum submission_fault owned(const struct session *s, const char *name, struct str value, bool check, size_t *ret_n, char *first,
     size_t first_size, char *text, size_t size)
 {
-	struct mail_addresses m;
-	struct smtp_address parsed;
-	struct str a;
-	int r;
+	struct mail_addrlist l;
+	enum submission_fault ret = SUBMISSION_OK;
+	bool bad = mail_addrlist_parse(&l, value) || l.bad;
 	*ret_n = 0;
-	mail_addresses_begin(&m, value);
-	while ((r = mail_addresses_next(&m, &a)) == 1) {
-		if (smtp_address_parse(a, true, &parsed)) {
-			r = -1;
-			break;
-		}
-		if (!(*ret_n)++ && first)
-			snprintf(first, first_size, "%.*s", STR_ARG(a));
-		if (check && !auth_may_send_as(s, a)) {
-			snprintf(text, size, "%s: <%.*s> is not an address of yours", name, STR_ARG(a));
-			return SUBMISSION_OWNER;
+	for (size_t i = 0; i < l.n && !bad && !ret; i++) {
+		const struct mail_address *a = &l.item[i];
+		if (a->kind != MAIL_ADDR_MAILBOX)
+			continue;
+		bad = !a->valid;
+		if (!bad && !(*ret_n)++ && first)
+			snprintf(first, first_size, "%.*s", STR_ARG(a->address));
+		if (!bad && check && !auth_may_send_as(s, a->address)) {
+			snprintf(text, size, "%s: <%.*s> is not an address of yours", name, STR_ARG(a->address));
+			ret = SUBMISSION_OWNER;
 		}
 	}
-	if (r < 0 || !*ret_n) {
+	if (!ret && (bad || !*ret_n)) {
 		snprintf(text, size, "%s is no list of addresses", name);
-		return SUBMISSION_FORM;
+		ret = SUBMISSION_FORM;
 	}
-	return SUBMISSION_OK;
+	mail_addrlist_free(&l);
+	return ret;
 }
 
 enum submission_fault submission_check(const struct session *s, struct str head, struct str mail_from, struct submission *ret,
@@ -45,7 +43,7 @@ enum submission_fault submission_check(const struct session *s, struct str head,
 {
 	struct mail_field f = { 0 };
 	bool check = s->terms->own_header;
-	unsigned authors, n;
+	size_t authors, n;
 	enum submission_fault r;
 	char first[256] = "";
 	*ret = (struct submission){ .add_date = mail_field_find(head, STR("Date"), 0, &f) != 0,

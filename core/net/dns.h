@@ -148,6 +148,10 @@ typedef void (*net_dns_done_fn)(void *arg, int rc, const struct dns_answers *set
 struct net_dns_evaluation *net_dns_evaluate(struct net_dns_group *g, dns_evaluate_fn fn, void *fn_arg, net_dns_done_fn done, void *arg);
 void net_dns_evaluation_cancel(struct net_dns_evaluation *e);
 
+/* Appends an answer as a JSON object: {"name","type","status","ttl","authenticated","chain":[…],"records":["10 mx.test"],"why"?,
+ * "cached","server"?,"took_ms"?}. how: NULL: without the last three. */
+void net_dns_answer_json(const struct dns_answer *a, const struct net_dns_delivery *how, struct buf *out);
+
 /* ---- for processes without an event loop of their own (workers, tools): ask and wait. d was made on a base that nobody else
  * runs. One reference is yours. NULL: memory. Never in the reactor. */
 struct dns_answer *net_dns_wait(struct net_dns_group *g, struct str name, enum dns_type type);

@@ -1,5 +1,6 @@
 /* What operators see of the resolver: metrics and the lines of `pepsi status`. */
 #include "dns_internal.h"
+#include "proto/dns/text.h"
 
 static const char *const type_names[] = { "A", "NS", "CNAME", "SOA", "PTR", "MX", "TXT", "AAAA", "TLSA", "other" };
 
@@ -86,4 +87,48 @@ void net_dns_status(const struct net_dns *d, struct buf *out)
 		    (unsigned long long)s->queries, (unsigned long long)s->timeouts, (unsigned long long)s->failures, (double)s->rtt_us / 1e3);
 	}
 	buf_addz(out, "]}");
+}
+
+/* s is printable ASCII: names, presentation form, our own texts. */
+static void put_string(struct buf *out, struct str s)
+{
+	buf_addc(out, '"');
+	for (size_t i = 0; i < s.n; i++) {
+		if (s.p[i] == '"' || s.p[i] == '\\')
+			buf_addc(out, '\\');
+		buf_addc(out, s.p[i]);
+	}
+	buf_addc(out, '"');
+}
+
+void net_dns_answer_json(const struct dns_answer *a, const struct net_dns_delivery *how, struct buf *out)
+{
+	const char *type = dns_type_name(a->type);
+	buf_addz(out, "{\"name\":");
+	put_string(out, a->name);
+	buf_addf(out, ",\"type\":\"%s\",\"status\":\"%s\",\"ttl\":%u,\"authenticated\":%s,\"chain\":[", type ? type : "", dns_status_name(a->status),
+	    how ? how->ttl_left : a->ttl, a->authenticated ? "true" : "false");
+	for (size_t i = 0; i < a->n_chain; i++) {
+		buf_addz(out, i ? "," : "");
+		put_string(out, a->chain[i]);
+	}
+	buf_addz(out, "],\"records\":[");
+	for (size_t i = 0; i < a->n_rr; i++) {
+		struct buf text = BUF_INIT(5 * DNS_NAME_MAX + 5 * UINT16_MAX);
+		dns_rr_text(a->type, &a->rr[i], &text);
+		buf_addz(out, i ? "," : "");
+		put_string(out, buf_str(&text));
+		buf_free(&text);
+	}
+	buf_addc(out, ']');
+	if (a->why) {
+		buf_addz(out, ",\"why\":");
+		put_string(out, str_from(a->why));
+	}
+	if (how) {
+		buf_addf(out, ",\"cached\":%s", how->cached ? "true" : "false");
+		if (how->server && how->server[0])
+			buf_addf(out, ",\"server\":\"%s\",\"took_ms\":%.1f", how->server, (double)how->took_us / 1e3);
+	}
+	buf_addc(out, '}');
 }

@@ -360,17 +360,19 @@ int store_conn_listen(struct store_conn *c, const char *const *channels, size_t 
 		{ "workqueue", STMT_LISTEN_WORKQUEUE },
 		{ "config_changed", STMT_LISTEN_CONFIG },
 		{ "workqueue_failed", STMT_LISTEN_FAILED },
+		{ "recipient_changed", STMT_LISTEN_RECIPIENT },
 	};
-	enum stmt_id found[3];
+	enum { KNOWN = sizeof(known) / sizeof(*known) };
+	enum stmt_id found[KNOWN];
 
-	if (n > 3)
+	if (n > KNOWN)
 		return -1;
 	for (size_t i = 0; i < n; i++) {
 		size_t k = 0;
 
-		while (k < 3 && strcmp(known[k].channel, channels[i]) != 0)
+		while (k < KNOWN && strcmp(known[k].channel, channels[i]) != 0)
 			k++;
-		if (k == 3)
+		if (k == KNOWN)
 			return -1;
 		found[i] = known[k].stmt;
 	}

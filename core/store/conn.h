@@ -47,7 +47,7 @@ bool store_conn_up(const struct store_conn *c);
 unsigned store_conn_pending(const struct store_conn *c);
 /* Serialization failures and deadlocks (40001, 40P01) so far, each of which was tried again; over all reconnects. */
 uint64_t store_conn_retries(const struct store_conn *c);
-/* LISTEN on channels (n of workqueue, config_changed, workqueue_failed), again after each reconnect. Such a connection should
+/* LISTEN on channels (n of workqueue, config_changed, workqueue_failed, recipient_changed), again after each reconnect. Such a connection should
  * serve nothing else. Best called right after store_conn_open(). -1: an unknown channel. */
 int store_conn_listen(struct store_conn *c, const char *const *channels, size_t n, store_notify_fn fn, void *arg);
 

@@ -61,7 +61,7 @@ struct store_conn {
 	void *state_arg;
 	store_notify_fn notify_fn;
 	void *notify_arg;
-	enum stmt_id listens[3];
+	enum stmt_id listens[4];
 	size_t n_listens;
 
 	enum conn_state state;

@@ -141,4 +141,14 @@ const struct stmt stmts[STMT_N] = {
 	    " told_at FROM pepsi.account_use_get($1::integer)" },
 	[STMT_ACCOUNT_SEEN] = { "account_seen", "UPDATE pepsi.mail_account SET signed_in_at = now() WHERE name = $1::text"
 	    " AND (signed_in_at IS NULL OR signed_in_at < now() - interval '1 hour')" },
+	[STMT_LISTEN_RECIPIENT] = { "listen_recipient_changed", "LISTEN recipient_changed" },
+	[STMT_RECIPIENT_LOOKUP] = { "recipient_lookup", "SELECT name, alias FROM pepsi.recipient_lookup($1::text[], $2::text[])" },
+	[STMT_RECIPIENT_ADD] = { "recipient_add", "INSERT INTO pepsi.recipient (address) VALUES ($1::text) ON CONFLICT (address) DO NOTHING"
+	    " RETURNING 1" },
+	[STMT_RECIPIENT_REMOVE] = { "recipient_remove", "DELETE FROM pepsi.recipient WHERE address = $1::text RETURNING 1" },
+	[STMT_RECIPIENT_LIST] = { "recipient_list", "SELECT address FROM pepsi.recipient WHERE address > $1::text ORDER BY address LIMIT $2::integer" },
+	[STMT_GREYLIST_ASK] = { "greylist_ask", "SELECT w FROM unnest(pepsi.greylist_ask($1::bytea[], $2::bytea[], $3::integer, $4::integer,"
+	    " $5::integer, $6::integer)) WITH ORDINALITY u(w, o) ORDER BY o" },
+	[STMT_GREYLIST_SWEEP] = { "greylist_sweep", "SELECT pepsi.greylist_sweep($1::integer)::bigint" },
+	[STMT_QUEUE_ROWS] = { "queue_rows", "SELECT pepsi.queue_rows()" },
 };

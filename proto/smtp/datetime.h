@@ -1,4 +1,4 @@
-/* Internet date and time in UTC (RFC 3339 as RFC 4865 §3 narrows it): "2026-07-09T12:30:00Z". Seconds since 1970, no
+/* Internet date and time in UTC (RFC 3339 as RFC 4865 narrows it): "2026-07-09T12:30:00Z". Seconds since 1970, no
  * clock, no time zone. */
 #ifndef PROTO_SMTP_DATETIME_H
 #define PROTO_SMTP_DATETIME_H

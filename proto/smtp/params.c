@@ -137,7 +137,7 @@ static bool nine_digits(struct str s, bool zero, unsigned *ret)
 	return true;
 }
 
-/* RFC 4865 §4.2: one of the two, never both */
+/* RFC 4865: one of the two, never both */
 static bool set_holdfor(struct smtp_param_case *c)
 {
 	return !c->mail->hold_until && nine_digits(c->value, false, &c->mail->hold_for);
@@ -171,7 +171,7 @@ static bool set_by(struct smtp_param_case *c)
 	return true;
 }
 
-/* priority-value = (["-"] NZDIGIT) / "0" (RFC 6710 §6) */
+/* priority-value = (["-"] NZDIGIT) / "0" (RFC 6710) */
 static bool set_priority(struct smtp_param_case *c)
 {
 	struct str s = c->value;

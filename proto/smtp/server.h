@@ -40,7 +40,7 @@ struct smtp_server_conf { /* must outlive the engine */
 	unsigned deliver_by_min;   /* RFC 2852 min-by-time, seconds; 0: not told, none */
 	unsigned hold_max;         /* RFC 4865: longest hold, seconds; 0: FUTURERELEASE is not offered */
 	bool hold_all;             /* it is offered to all (who sign in later, and send nothing before); else with SMTP_TRUST_HOLD only */
-	struct str priority_profile; /* RFC 6710 §9, such as "MIXER"; empty: none is named */
+	struct str priority_profile; /* RFC 6710, such as "MIXER"; empty: none is named */
 };
 
 /* RFC 3461 parameters and others as they came; strings live in the transaction. */

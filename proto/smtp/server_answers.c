@@ -5,9 +5,10 @@
 
 #include <stdio.h>
 
-/* A caller's reply, or the default where it has none or one that does not fit. */
+/* Octets of a reply's text with a priority before it; the reply writer cuts lines anyway. */
 enum { TEXT_MAX = 1024 };
 
+/* A caller's reply, or the default where it has none or one that does not fit. */
 struct answer {
 	unsigned code;
 	const char *status, *text;
@@ -37,7 +38,7 @@ static void say_answer(struct smtp_server *s, const struct smtp_reply *r, unsign
 }
 
 /* The answer to the whole message, or to one recipient of it; a 2xx tells of a priority that is not the one asked for:
- * the new one, then a text (RFC 6710 §4.5, status X.3.6). */
+ * the new one, then a text (RFC 6710, status X.3.6). */
 static void say_of_message(struct smtp_server *s, struct answer a)
 {
 	char text[TEXT_MAX];
@@ -126,7 +127,8 @@ void smtp_server_accept(struct smtp_server *s, const struct smtp_reply *r)
 	enum smtp_event_kind what = s->pending;
 	s->pending = SMTP_EV_NONE;
 	/* what came while the caller thought came too early all the same */
-	if ((what == SMTP_EV_HELO || what == SMTP_EV_XCLIENT || what == SMTP_EV_AUTH || what == SMTP_EV_AUTH_RESPONSE || (what == SMTP_EV_DATA && !s->tx.chunked)) &&
+	if ((what == SMTP_EV_HELO || what == SMTP_EV_XCLIENT || what == SMTP_EV_AUTH || what == SMTP_EV_AUTH_RESPONSE ||
+		(what == SMTP_EV_DATA && !s->tx.chunked)) &&
 	    smtp_server_unread(s)) {
 		smtp_server_fail(s, 503, "5.5.1", "Wait for the reply before you go on");
 		return;

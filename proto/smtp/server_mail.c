@@ -86,7 +86,7 @@ static void take_params(struct smtp_server *s, const struct smtp_mail_params *p)
 	tx->deliver_trace = p->deliver_trace;
 	tx->has_priority = p->has_priority;
 	tx->priority_asked = p->priority;
-	/* RFC 6710 §4.1, §8: who is not trusted may ask for less, not for more */
+	/* RFC 6710: who is not trusted may ask for less, not for more */
 	tx->priority = p->priority > 0 && !(s->trust & SMTP_TRUST_PRIORITY) ? 0 : p->priority;
 	tx->require_tls = p->require_tls;
 	tx->prdr = p->prdr;

@@ -499,6 +499,8 @@ class Pepsid:
             pepsi += "STATE_DIR = %s\n" % self.state
         # hundreds of sessions from one address are what these tests are about
         limit = "" if "MAX_CONNECTIONS" in listener else "MAX_CONNECTIONS_PER_ADDRESS = 1000\n"
+        if "[pepsi-dns]" not in more + stages:
+            more += "[pepsi-dns]\nSERVERS = 127.0.0.1:9\n"  # nobody beyond loopback is ever asked
         with open(self.config, "w") as f:
             f.write("[pepsi]\nHOSTNAME = mx.example.test\n%s%s%s\n[listener-mx]\nBIND = 127.0.0.1:%d\nPROTOCOL = smtp\n%s%s\n"
                     "[pepsi-httpd]\nBIND = 127.0.0.1:%d\n\n%s\n%s\n"

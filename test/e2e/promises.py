@@ -224,4 +224,5 @@ def binary(t):
     site.d.stop()
 
 
-pepsi.main(__file__, [announced, held, deadlines, priorities, tls_all_the_way, binary])
+if __name__ == "__main__":
+    pepsi.main(__file__, [announced, held, deadlines, priorities, tls_all_the_way, binary])

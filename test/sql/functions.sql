@@ -200,3 +200,42 @@ BEGIN
     END LOOP;
     ASSERT plan LIKE '%workqueue_paused%', plan;
 END $$;
+
+-- ---- recipients
+INSERT INTO pepsi.recipient (address) VALUES ('alice@x'), ('@open.x');
+DO $$ BEGIN
+    ASSERT (SELECT string_agg(name || CASE WHEN alias THEN '+' ELSE '' END, ' ' ORDER BY name) FROM
+        pepsi.recipient_lookup('{alice@x,bob@x,@open.x,@x}', '{b@x,alice@x,bob}')) = '@open.x alice@x b@x+';
+    ASSERT NOT EXISTS (SELECT FROM pepsi.recipient_lookup('{}', '{}'));
+    ASSERT pepsi.queue_rows() = (SELECT count(*) FROM pepsi.workqueue);
+END $$;
+SELECT pg_temp.fails('INSERT INTO pepsi.recipient (address) VALUES (''Upper@x'')', '23514');
+SELECT pg_temp.fails('INSERT INTO pepsi.recipient (address) VALUES (''nobody'')', '23514');
+
+-- ---- greylist: keys of 16 octets; the clock is moved by moving the rows
+CREATE FUNCTION pg_temp.k(c text) RETURNS bytea LANGUAGE sql AS $$ SELECT decode(repeat(c, 16), 'hex') $$;
+CREATE FUNCTION pg_temp.ask(VARIADIC c text[]) RETURNS integer[] LANGUAGE sql AS $$
+    SELECT pepsi.greylist_ask(ARRAY(SELECT pg_temp.k(u) FROM unnest(c) u), ARRAY(SELECT pg_temp.k('ff') FROM unnest(c)), 300, 3600, 86400, 2) $$;
+CREATE FUNCTION pg_temp.later(s integer) RETURNS void LANGUAGE sql AS $$
+    UPDATE pepsi.greylist SET first_at = first_at - s * interval '1 second', expires_at = expires_at - s * interval '1 second' $$;
+DO $$ BEGIN
+    ASSERT pepsi.greylist_ask('{}', '{}', 300, 3600, 86400, 2) = '{}';
+    ASSERT pg_temp.ask('02', '01') = '{300,300}';
+    PERFORM pg_temp.later(100);
+    ASSERT pg_temp.ask('01') = '{200}', 'from the first time on';
+    PERFORM pg_temp.later(201);
+    ASSERT pg_temp.ask('03', '01') = '{300,0}', 'in the order asked';
+    ASSERT pg_temp.ask('01') = '{0}';
+    ASSERT (SELECT passes FROM pepsi.greylist WHERE key = pg_temp.k('ff')) = 1, 'a triplet counts once for its network';
+    PERFORM pg_temp.later(3600);
+    ASSERT pg_temp.ask('02') = '{300}', 'too late: it begins anew';
+    ASSERT pg_temp.ask('01') = '{0}', 'what passed lives longer';
+    PERFORM pg_temp.later(301);
+    ASSERT pg_temp.ask('02', '04') = '{0,0}', 'the second one proves the network, for whoever comes behind it';
+    ASSERT pg_temp.ask('05') = '{0}';
+    PERFORM pg_temp.later(86401);
+    ASSERT pg_temp.ask('05') = '{300}', 'the network is forgotten';
+    ASSERT pepsi.greylist_sweep(1) = 1;
+    ASSERT pepsi.greylist_sweep(100) >= 2;
+    ASSERT (SELECT count(*) FROM pepsi.greylist) = 1;
+END $$;

@@ -75,6 +75,15 @@ DELETE FROM pepsi.config_override|config
 TRUNCATE pepsi.config_override|
 SELECT * FROM pepsi.alias_map|pepsi config
 INSERT INTO pepsi.alias_map VALUES ('a', '{b}')|config
+SELECT * FROM pepsi.recipient|config
+INSERT INTO pepsi.recipient (address) VALUES ('@a')|config
+DELETE FROM pepsi.recipient|config
+UPDATE pepsi.recipient SET created_at = now()|
+SELECT * FROM pepsi.greylist|
+SELECT pepsi.recipient_lookup('{a@b}', '{}')|pepsi ingress crypto
+SELECT pepsi.greylist_ask('{}', '{}', 1, 1, 1, 1)|pepsi ingress crypto
+SELECT pepsi.greylist_sweep(1)|pepsi ingress crypto
+SELECT pepsi.queue_rows()|pepsi ingress crypto
 SELECT * FROM pepsi.mail_account|config
 SELECT name FROM pepsi.mail_account|config
 SELECT password, scram FROM pepsi.mail_account|config

@@ -12,7 +12,7 @@ static const struct {
 } topics[] = {
 	{ "smtp-data", topic_smtp_data, "dot stuffing and end of data: dot-read.json dot-write.json smuggling.json" },
 	{ "proxy-protocol", topic_proxy_protocol, "the header of the PROXY protocol: v1.json v2.json" },
-	{ "address", topic_address, "addresses under the strict envelope grammar: isemail*.json emailvalidation.json flanker.json" },
+	{ "address", topic_address, "envelope addresses and lists of header fields: isemail*.json emailvalidation.json flanker.json address-list.json" },
 	{ "eai", topic_eai, "internationalised addresses and domains: addresses.json IdnaTestV2-sample.txt *punycode_tests.json" },
 };
 

@@ -19,6 +19,8 @@ struct verdict {
 typedef void vectors_topic_fn(const char *file, struct json_object *one, struct verdict *v);
 
 vectors_topic_fn topic_smtp_data, topic_address, topic_proxy_protocol, topic_eai;
+/* The part of topic address that judges header fields: {"header", "expected"}. */
+void topic_address_list(struct json_object *one, struct verdict *v);
 
 /* Helpers for topics. A string member with its length (NUL octets allowed); .p is NULL when there is none. */
 struct str vectors_str(struct json_object *o, const char *key);

@@ -1,5 +1,6 @@
 /* Names, answers and the answer set, with the evaluator that the header tells about. */
 #include "proto/dns/answers.h"
+#include "proto/dns/text.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -113,6 +114,32 @@ static void answer(void **st)
 	assert_int_equal(no->n_rr, 0);
 	dns_answer_unref(no);
 	dns_answer_unref(NULL);
+}
+
+static void text(void **st)
+{
+	static const struct {
+		enum dns_type type;
+		struct dns_rr rr;
+		const char *text;
+	} cases[] = {
+		{ DNS_A, { .data = STR_INIT("\xc0\0\2\1") }, "192.0.2.1" },
+		{ DNS_AAAA, { .data = STR_INIT("\x20\1\xd\xb8\0\0\0\0\0\0\0\0\0\0\0\1") }, "2001:db8::1" },
+		{ DNS_MX, { .data = STR_INIT("mx.test"), .preference = 10 }, "10 mx.test" },
+		{ DNS_MX, { .data = STR_INIT("") }, "0 ." },
+		{ DNS_TXT, { .data = STR_INIT("a\"b\\c\n\xff\0") }, "\"a\\\"b\\\\c\\010\\255\\000\"" },
+		{ DNS_TLSA, { .data = STR_INIT("\0\xff"), .usage = 3, .selector = 1, .matching = 1 }, "3 1 1 00ff" },
+		{ DNS_PTR, { .data = STR_INIT("a b.test") }, "a\\032b.test" },
+	};
+	(void)st;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct buf b = BUF_INIT(200), small = BUF_INIT(1);
+		assert_int_equal(dns_rr_text(cases[i].type, &cases[i].rr, &b), 0);
+		assert_string_equal(buf_z(&b), cases[i].text);
+		assert_int_equal(dns_rr_text(cases[i].type, &cases[i].rr, &small), -1);
+		buf_free(&b);
+		buf_free(&small);
+	}
 }
 
 /* ---- the evaluator of the header */
@@ -246,7 +273,7 @@ static void set_octets(void **st)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(fold), cmocka_unit_test(reverse), cmocka_unit_test(types), cmocka_unit_test(answer),
+	const struct CMUnitTest tests[] = { cmocka_unit_test(fold), cmocka_unit_test(reverse), cmocka_unit_test(types), cmocka_unit_test(answer), cmocka_unit_test(text),
 		cmocka_unit_test(evaluator), cmocka_unit_test(set_rules), cmocka_unit_test(set_octets) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
