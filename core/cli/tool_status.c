@@ -122,6 +122,24 @@ static void print_signin(struct json_object *ingress)
 		puts("          not possible at the moment: the admin child is away");
 }
 
+/* A line for each stage before acceptance. */
+static void print_before(struct json_object *ingress)
+{
+	static const char *const keys[] = { "passed", "rejected", "deferred", "discarded", "failed", "waiting", "busy" };
+	struct json_object *all = NULL;
+	if (!json_object_object_get_ex(ingress, "before", &all) || !json_object_is_type(all, json_type_array))
+		return;
+	for (size_t i = 0; i < json_object_array_length(all); i++) {
+		struct json_object *p = json_object_array_get_idx(all, i);
+		fputs("before    stage ", stdout);
+		cli_text_print(stdout, cli_json_text(p, "stage"));
+		fputs(": ", stdout);
+		for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+			printf("%s%s %" PRId64, k ? ", " : "", keys[k], cli_json_int(p, keys[k]));
+		putchar('\n');
+	}
+}
+
 static void print_dns(struct json_object *dns)
 {
 	struct json_object *servers = NULL;
@@ -161,6 +179,7 @@ static void print_status(struct json_object *o)
 	if (json_object_object_get_ex(o, "ingress", &ingress) && json_object_is_type(ingress, json_type_object)) {
 		print_counts("smtp", ingress, smtp_keys, sizeof smtp_keys / sizeof *smtp_keys);
 		print_signin(ingress);
+		print_before(ingress);
 		print_abuse(ingress);
 		print_certificates(ingress);
 	}

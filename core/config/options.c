@@ -143,6 +143,12 @@ static const struct pepsi_option listener[] = {
 	    "proxies (networks, or unix) whose connections begin with a PROXY header, version 1 or 2, which says who the client is; from nobody "
 	    "else is one taken, and from these nothing but one"),
 	LIST("XCLIENT_FROM", SCHEMA_F_NETWORKS, NULL, NULL, "networks, or unix, whose clients may say by XCLIENT for whom they speak"),
+	LIST("BEFORE_ACCEPT", 0, NULL, NULL,
+	    "stages that see each message of this listener before it is accepted, in this order; what they decide is the reply: pepsi-stage(7)"),
+	DURATION("BEFORE_ACCEPT_TIMEOUT", 0, "30 s", 1, 5 * MINUTE, "time for all stages of BEFORE_ACCEPT together; clients wait 10 min (RFC 5321 4.5.3.2.6)"),
+	CHOICE("BEFORE_ACCEPT_FAILURE", 0, "tempfail", "accept tempfail reject",
+	    "what becomes of a message when such a stage crashes, is late, overloaded or cannot run: go on without it, 451, or 550"),
+	BOOL("BEFORE_ACCEPT_AUTHENTICATED", 0, "YES", "also for mail of those who signed in; NO: that goes past BEFORE_ACCEPT"),
 	CHOICE("SPF", SCHEMA_F_NO_EFFECT, "off", "off record enforce", "SPF (RFC 7208)"),
 	CHOICE("DKIM", SCHEMA_F_NO_EFFECT, "off", "off record enforce", "DKIM verification (RFC 6376)"),
 	CHOICE("DMARC", SCHEMA_F_NO_EFFECT, "off", "off record enforce", "DMARC (RFC 7489)"),

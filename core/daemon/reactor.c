@@ -195,6 +195,14 @@ static void ask_start(void *arg, uint32_t token, const char *stage)
 	tell_spawner(arg, &m);
 }
 
+/* For stages before acceptance. */
+static void ask_start_before(void *arg, uint32_t token, const char *stage)
+{
+	struct channel_msg m = { .op = CH_START, .token = token, .status = CH_START_BEFORE };
+	snprintf(m.stage, sizeof m.stage, "%s", stage);
+	tell_spawner(arg, &m);
+}
+
 static void ask_kill(void *arg, pid_t pid, int sig)
 {
 	struct channel_msg m = { .op = CH_KILL, .pid = pid, .status = sig };
@@ -297,6 +305,25 @@ static void new_grants(struct reactor *r, int fd)
 		take_config(r, NULL);
 }
 
+static void worker_failed(struct reactor *r, uint32_t token)
+{
+	if (token & INGRESS_TOKEN)
+		ingress_worker_failed(r->ingress, token);
+	else
+		dispatch_worker_failed(r->dispatch, token);
+}
+
+/* fd is taken. */
+static void worker_started(struct reactor *r, const struct channel_msg *m, int fd)
+{
+	if (fd < 0)
+		worker_failed(r, m->token);
+	else if (!(m->token & INGRESS_TOKEN))
+		dispatch_worker_started(r->dispatch, m->token, m->pid, fd);
+	else if (!ingress_worker_started(r->ingress, m->token, m->pid, fd))
+		close(fd); /* nobody waits for it any more: it sees the end and leaves */
+}
+
 static void on_channel(evutil_socket_t sock, short what, void *arg)
 {
 	struct reactor *r = arg;
@@ -306,17 +333,15 @@ static void on_channel(evutil_socket_t sock, short what, void *arg)
 	while ((got = channel_recv(sock, &m, &fd)) > 0) {
 		switch (m.op) {
 		case CH_STARTED:
-			if (fd >= 0)
-				dispatch_worker_started(r->dispatch, m.token, m.pid, fd);
-			else
-				dispatch_worker_failed(r->dispatch, m.token);
+			worker_started(r, &m, fd);
 			fd = -1;
 			break;
 		case CH_FAILED:
-			dispatch_worker_failed(r->dispatch, m.token);
+			worker_failed(r, m.token);
 			break;
 		case CH_EXITED:
-			dispatch_worker_exited(r->dispatch, m.pid, m.status);
+			if (!ingress_worker_exited(r->ingress, m.pid, m.status))
+				dispatch_worker_exited(r->dispatch, m.pid, m.status);
 			break;
 		case CH_CONFIG:
 			if (fd >= 0)
@@ -539,6 +564,7 @@ static int run(struct reactor *r)
 {
 	struct dispatch_spawner sp = { r, ask_start, ask_kill };
 	struct admin_source source = { r, src_status, src_metrics, src_healthy, src_wake, src_reload, src_stop, src_config, src_dns, src_recipient };
+	struct ingress_spawner before = { r, ask_start_before, ask_kill };
 	struct ingress_sink sink;
 
 	r->base = make_loop();
@@ -549,6 +575,7 @@ static int run(struct reactor *r)
 		return 1;
 	sink = (struct ingress_sink){ r->dispatch, dispatch_reserve, dispatch_unreserve, dispatch_hand_off, dispatch_wake_sink, dispatch_due_sink };
 	ingress_dns(r->ingress, r->dns);
+	ingress_spawner(r->ingress, &before);
 	ingress_lookups(r->ingress, r->db[DB_LOOKUPS]);
 	if (dispatch_start(r->dispatch, r->db[DB_DISPATCH]) ||
 	    ingress_start(r->ingress, r->base, r->db[DB_ADMISSION], &r->db[DB_LARGE_1], 2, &sink) ||

@@ -61,7 +61,7 @@ bool caps_take(struct caps *c, struct session *s)
 		c->refused++;
 		return false;
 	}
-	m->booked = true;
+	m->booked = (unsigned)m->n_rcpts;
 	if (!v.until)
 		return true;
 	if (v.until > m->hold_until) {
@@ -72,6 +72,12 @@ bool caps_take(struct caps *c, struct session *s)
 	m->cap_limit = v.limit;
 	m->cap_tell = v.tell;
 	return true;
+}
+
+void caps_return(struct message *m)
+{
+	quota_return(m->session->in->caps->books, buf_str(&m->session->login), m->booked);
+	m->booked = 0;
 }
 
 static void utc(int64_t at, char *out, size_t size)
@@ -106,13 +112,9 @@ void caps_settled(struct caps *c, struct message *m, enum store_rc rc)
 	char when[40];
 	const struct signed_in *w = m->session->who;
 	struct str account = buf_str(&m->session->login);
-	if (!m->booked)
+	if (!m->booked || rc != STORE_OK) /* message_done() gives it back */
 		return;
-	m->booked = false;
-	if (rc != STORE_OK) {
-		quota_return(c->books, account, (unsigned)m->n_rcpts);
-		return;
-	}
+	m->booked = 0;
 	if (!m->cap)
 		return;
 	c->held++;

@@ -15,6 +15,8 @@ struct caps *caps_new(struct ingress *in, size_t accounts); /* NULL: no memory *
 void caps_free(struct caps *c); /* accepts NULL; what its database was asked has been answered */
 /* The session's message, whose envelope was taken, is booked; held when over a cap. False: refused, nothing is booked. */
 bool caps_take(struct caps *c, struct session *s);
+/* Takes the booking back: the message was not stored. */
+void caps_return(struct message *m);
 /* What became of a message that was booked. */
 void caps_settled(struct caps *c, struct message *m, enum store_rc rc);
 /* The database is there: what a former life booked is read, once. */

@@ -18,7 +18,7 @@
 enum { REFUSAL_LINES_A_SECOND = 20, SESSION_OCTETS = 16 * 1024, GIVE_BACK_OCTETS = 32 * 1024 * 1024 };
 
 const char *const refusal_names[REFUSED_N] = { "relay", "database", "memory", "disk", "headers", "loop", "content",
-	"connections", "address", "row", "drain", "early-talk", "proxy", "auth", "sender", "from", "form", "cap", "wish",
+	"connections", "address", "row", "drain", "early-talk", "proxy", "auth", "sender", "from", "form", "cap", "wish", "before-accept",
 	"recipient", "lookup", "harvest", "rate", "dnsbl", "greylist", "queue" };
 
 /* --- beginning and end --- */
@@ -34,9 +34,9 @@ struct ingress *ingress_new(const struct config *c, const struct ingress_supply 
 		free(in);
 		return NULL;
 	}
-	in->config = c;
 	in->resume_tail = &in->resume_head;
 	in->signin_fd = -1;
+	in->config = c;
 	clients_init(&in->clients);
 	clients_init(&in->networks);
 	in->networks.by_network = true;
@@ -76,6 +76,7 @@ void ingress_free(struct ingress *in)
 		s->awaiting = false;
 		session_free(s);
 	}
+	before_free(in->before);
 	proxied_free_all(in);
 	auth_free(in->auth);
 	if (in->signin_fd >= 0)
@@ -311,7 +312,7 @@ static void hand_off(struct ingress *in, const struct message *m)
 		/* no descriptor for the body: the worker reads the row from the database */
 		item = (struct wire_item){ .id = m->id };
 	}
-	in->sink.hand_off(in->sink.arg, INGRESS_FIRST_STAGE, m->sender_key, &item, fd);
+	in->sink.hand_off(in->sink.arg, message_stage(m), m->sender_key, &item, fd);
 }
 
 void ingress_admitted(void *arg, struct message *const *msgs, const enum store_rc *rcs, size_t n)
@@ -337,9 +338,11 @@ void ingress_admitted(void *arg, struct message *const *msgs, const enum store_r
 		if (m->reserved && rcs[i] == STORE_OK)
 			hand_off(in, m);
 		else if (m->reserved)
-			in->sink.unreserve(in->sink.arg, INGRESS_FIRST_STAGE, m->sender_key, m->reserved_octets);
+			in->sink.unreserve(in->sink.arg, message_stage(m), m->sender_key, m->reserved_octets);
 		else if (rcs[i] == STORE_OK && message_held(m))
 			due = true;
+		else if (rcs[i] == STORE_OK && m->stage[0]) /* a stage before acceptance sent it there */
+			in->sink.wake(in->sink.arg, m->stage);
 		else if (rcs[i] == STORE_OK)
 			wake = true;
 	}
@@ -432,7 +435,10 @@ int ingress_start_with(struct ingress *in, struct event_base *base, const struct
 	in->tick = event_new(base, -1, EV_PERSIST, on_tick, in);
 	in->resume = event_new(base, -1, 0, on_resume, in);
 	in->wake = evtimer_new(base, on_wake, in);
-	if (!in->recipients || !in->greylist || !in->admit || !in->auth || !in->caps || !in->tick || !in->resume || !in->wake ||
+	in->before = before_new(in, &in->spawner);
+	if (in->before)
+		before_configure(in->before, in->config);
+	if (!in->recipients || !in->greylist || !in->admit || !in->auth || !in->caps || !in->before || !in->tick || !in->resume || !in->wake ||
 	    event_add(in->tick, &second))
 		return -1;
 	/* now, as the account that will read the files again */
@@ -447,6 +453,26 @@ int ingress_start_with(struct ingress *in, struct event_base *base, const struct
 	in->started = true;
 	certificates_watch(in, clock_mono_us());
 	return 0;
+}
+
+void ingress_spawner(struct ingress *in, const struct ingress_spawner *sp)
+{
+	in->spawner = *sp;
+}
+
+bool ingress_worker_started(struct ingress *in, uint32_t token, pid_t pid, int fd)
+{
+	return token & INGRESS_TOKEN && in->before && before_worker_started(in->before, token, pid, fd);
+}
+
+bool ingress_worker_failed(struct ingress *in, uint32_t token)
+{
+	return token & INGRESS_TOKEN && in->before && before_worker_failed(in->before, token);
+}
+
+bool ingress_worker_exited(struct ingress *in, pid_t pid, int status)
+{
+	return in->before && before_worker_exited(in->before, pid, status);
 }
 
 void ingress_signin(struct ingress *in, int fd)
@@ -475,6 +501,8 @@ void ingress_reload(struct ingress *in, const struct config *c, const struct ing
 	}
 	if (in->draining)
 		return; /* its listeners are closed already */
+	if (in->before)
+		before_configure(in->before, c);
 	listening_mark(in);
 	for (size_t i = 0; (section = config_section(c, i)); i++) {
 		if (!ingress_is_listener(section))

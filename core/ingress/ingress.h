@@ -17,6 +17,7 @@
 #include "supply.h"
 
 #include <event2/event.h>
+#include <sys/types.h>
 
 /* What the ingress needs from the dispatcher. */
 struct ingress_sink {
@@ -35,6 +36,15 @@ struct ingress_sink {
 	/* Rows were committed as paused: their time may be the next one. */
 	void (*due)(void *arg);
 };
+
+/* How worker processes for stages before acceptance (BEFORE_ACCEPT) come and go; filled in by the daemon. */
+struct ingress_spawner {
+	void *arg;
+	/* Asks for one; the answer comes as ingress_worker_started() or _failed() with the same token. */
+	void (*start)(void *arg, uint32_t token, const char *stage);
+	void (*kill)(void *arg, pid_t pid, int sig);
+};
+#define INGRESS_TOKEN 0x80000000u /* in all tokens of the ingress, and in none of the dispatcher's */
 
 struct ingress;
 
@@ -61,6 +71,12 @@ void ingress_test_recipient(struct ingress *in, struct str address, ingress_test
  * large: n_large more for large messages, so that small ones do not wait for them; two are put to use. */
 int ingress_start(struct ingress *in, struct event_base *base, struct store_conn *admission, struct store_conn *const *large,
     unsigned n_large, const struct ingress_sink *sink);
+/* Before ingress_start(); without it stages before acceptance have no workers. sp is copied. */
+void ingress_spawner(struct ingress *in, const struct ingress_spawner *sp);
+/* What became of a worker that was asked for, and of one that was there. False: none of ours, nothing was taken. */
+bool ingress_worker_started(struct ingress *in, uint32_t token, pid_t pid, int fd);
+bool ingress_worker_failed(struct ingress *in, uint32_t token);
+bool ingress_worker_exited(struct ingress *in, pid_t pid, int status);
 /* The admin child, which knows who may sign in, listens at the other end of fd (SOCK_SEQPACKET, proto/wire/signin.h; taken,
  * non-blocking), or it is gone: -1. Sign-ins get 454 while there is none. */
 void ingress_signin(struct ingress *in, int fd);

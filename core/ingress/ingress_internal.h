@@ -5,6 +5,7 @@
 
 #include "admit.h"
 #include "auth.h"
+#include "before.h"
 #include "caps.h"
 #include "checks.h"
 #include "clients.h"
@@ -38,6 +39,7 @@ enum refusal {
 	REFUSED_FORM,        /* 554 5.6.0: a header that a user's message may not have */
 	REFUSED_CAP,         /* 450 4.7.1: too much of the account is held already */
 	REFUSED_WISH,        /* 501 5.5.4: extensions that contradict each other */
+	REFUSED_BEFORE,      /* by a stage before acceptance, or because it failed */
 	REFUSED_RECIPIENT,   /* 550 5.1.1: nobody of that name here */
 	REFUSED_LOOKUP,      /* 451 4.3.0: cannot be told who lives here */
 	REFUSED_HARVEST,     /* 421 4.7.0: too many unknown recipients */
@@ -80,6 +82,8 @@ struct ingress {
 	/* the database for the caps' books; NULL: none (tests) */
 	void (*use_put)(struct store_conn *c, const struct store_account_use *lines, size_t n, store_done_fn fn, void *arg);
 	void (*use_get)(struct store_conn *c, store_account_use_fn fn, void *arg);
+	struct before *before;       /* from the start on */
+	struct ingress_spawner spawner;
 	int signin_fd;               /* of an admin child that was there before it; -1 */
 	struct store_conn *admission, *large[ADMIT_LARGE_MAX];
 	bool database_up, started;

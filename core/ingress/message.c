@@ -2,6 +2,7 @@
 #include "message.h"
 
 #include "base/clock.h"
+#include "caps.h"
 #include "dnsbl.h"
 #include "json.h"
 #include "proto/mail/received.h"
@@ -237,6 +238,48 @@ static int compose_own(struct message *m)
 	return m->headers.failed || m->state.failed ? -1 : 0;
 }
 
+const char *message_stage(const struct message *m)
+{
+	return m->stage[0] ? m->stage : INGRESS_FIRST_STAGE;
+}
+
+int message_set_envelope(struct message *m, const struct str *from, const struct str *rcpts, size_t n)
+{
+	struct str sender = from ? *from : m->mail_from;
+	const struct str *to = rcpts ? rcpts : m->rcpts;
+	size_t n_to = rcpts ? n : m->n_rcpts, octets = sender.n;
+	for (size_t i = 0; i < n_to; i++)
+		octets += to[i].n;
+	struct buf text = BUF_INIT(octets);
+	struct str *list = calloc(n_to ? n_to : 1, sizeof *list);
+	if (!list || !buf_room(&text, octets)) {
+		free(list);
+		buf_free(&text);
+		return -1;
+	}
+	/* as in message_take(): from here on it does not move */
+	buf_adds(&text, sender);
+	sender = buf_str(&text);
+	for (size_t i = 0; i < n_to; i++) {
+		list[i] = str_n(text.p + text.n, to[i].n);
+		buf_adds(&text, to[i]);
+	}
+	buf_free(&m->text);
+	free(m->rcpts);
+	m->text = text;
+	m->mail_from = sender;
+	m->rcpts = list;
+	m->n_rcpts = n_to;
+	return 0;
+}
+
+int message_state(struct message *m)
+{
+	m->state = BUF_INIT(STATE_MAX);
+	put_state(&m->state, m, m->session);
+	return m->state.failed ? -1 : 0;
+}
+
 int message_compose(struct message *m, int64_t now_us)
 {
 	const struct session *s = m->session;
@@ -251,7 +294,8 @@ int message_compose(struct message *m, int64_t now_us)
 		snprintf(tls, sizeof tls, "%s %s %d bits", s->tls_protocol, s->tls_cipher, s->tls_bits);
 	m->received_at = now_us;
 	m->headers = BUF_INIT(m->spool.head.n + 8192);
-	m->state = BUF_INIT(STATE_MAX);
+	if (!m->state.n && message_state(m))
+		return -1;
 	struct mail_received r = {
 		.helo = hide ? str_from(s->terms->hostname) : buf_str(&s->helo),
 		.ip = !hide && net_addr_is_ip(&s->peer) ? str_from(s->peer.text) : STR_NULL,
@@ -267,12 +311,11 @@ int message_compose(struct message *m, int64_t now_us)
 	if (!buf_room(&m->headers, m->spool.head.n + 512) || mail_received_write(&m->headers, &r) ||
 	    submission_headers(&m->submission, buf_str(&m->spool.head), id, s->terms->hostname, now_us, &m->headers))
 		return -1;
-	put_state(&m->state, m, s);
 	if (s->login.n)
 		snprintf(m->sender_key, sizeof m->sender_key, "%.*s", STR_ARG(buf_str(&s->login)));
 	else
 		net_addr_sender_key(&s->peer, m->sender_key);
-	return m->state.failed ? -1 : 0;
+	return 0;
 }
 
 size_t message_octets(const struct message *m)
@@ -284,7 +327,7 @@ void message_row(const struct message *m, struct str body, struct store_message 
 {
 	*ret = (struct store_message){
 		.id = m->id,
-		.stage = INGRESS_FIRST_STAGE,
+		.stage = message_stage(m),
 		.running = m->reserved,
 		.received_at = m->received_at,
 		.mail_from = m->mail_from,
@@ -324,7 +367,9 @@ void message_done(struct message *m)
 	m->rcpts = NULL;
 	m->n_rcpts = 0;
 	m->hold_until = 0;
-	m->booked = m->cap_tell = false;
+	if (m->booked)
+		caps_return(m);
+	m->cap_tell = false;
 	m->cap = NULL;
 	m->submission = (struct submission){ 0 };
 	buf_free(&m->text);
@@ -332,4 +377,5 @@ void message_done(struct message *m)
 	buf_free(&m->wishes);
 	buf_free(&m->headers);
 	buf_free(&m->state);
+	m->stage[0] = 0;
 }

@@ -30,7 +30,7 @@ struct message {
 	int64_t hold_until;      /* seconds since 1970: it waits in the queue till then; 0, or past: it does not */
 	const char *hold_why;    /* "sender" or "cap" */
 	struct submission submission; /* what is to be completed */
-	bool booked;             /* in the quota of session->who (caps.h) */
+	unsigned booked;         /* recipients in the books of session->who (caps.h); given back by message_done() unless it was stored */
 	const char *cap;         /* it is over this cap, of cap_limit; NULL: over none */
 	uint32_t cap_limit;
 	bool cap_tell;           /* the owner is to hear of it */
@@ -40,6 +40,7 @@ struct message {
 	int64_t id, received_at;
 	struct buf headers;      /* Received and what was sent */
 	struct buf state;
+	char stage[64];          /* where its way begins; empty: INGRESS_FIRST_STAGE */
 	bool reserved;           /* a worker waits for it: inserted `running` */
 	size_t reserved_octets;
 	char sender_key[MESSAGE_SENDER_KEY]; /* as the database makes it: the account, else the network */
@@ -47,7 +48,13 @@ struct message {
 
 /* Copies the envelope. 0, or -1: no memory. */
 int message_take(struct message *m, const struct smtp_transaction *tx);
-/* Writes the Received field in front of the headers, and the state. m->id is set. 0, or -1: no memory. */
+/* The stage where its way begins. */
+const char *message_stage(const struct message *m);
+/* Sender or recipients anew, where not NULL. 0, or -1: no memory, nothing has changed. */
+int message_set_envelope(struct message *m, const struct str *from, const struct str *rcpts, size_t n);
+/* Writes the state; needs no id. 0, or -1: no memory. */
+int message_state(struct message *m);
+/* Writes the Received field in front of the headers, and the state unless it is there already. m->id is set. 0, or -1: no memory. */
 int message_compose(struct message *m, int64_t now_us);
 /* Must it wait in the queue, so that no worker may have it now? After message_compose(). */
 bool message_held(const struct message *m);

@@ -208,6 +208,11 @@ static void on_message(struct session *s, const struct smtp_event *ev)
 		return;
 	}
 	session_charge(s, 2 * s->envelope); /* the copy */
+	if (s->terms->n_before && !(s->login.n && s->terms->before_spares)) {
+		if (before_submit(s->in->before, s))
+			refuse_content(s, REFUSED_MEMORY, 452, "4.3.1", "Out of memory; try again later");
+		return;
+	}
 	s->awaiting = true;
 	admit_submit(s->in->admit, m);
 }

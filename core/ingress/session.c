@@ -137,6 +137,8 @@ void session_charge(struct session *s, size_t octets)
 void session_free(struct session *s)
 {
 	struct ingress *in = s->in;
+	if (s->before)
+		before_cancel(s);
 	checks_free(s);
 	auth_forget(s);
 	auth_drop_who(s);
@@ -182,6 +184,10 @@ void session_drop(struct session *s)
 		net_conn_drain(s->conn);
 	net_conn_free(s->conn);
 	s->conn = NULL;
+	if (s->before) { /* nothing was promised, nothing is kept */
+		before_drop(s);
+		s->awaiting = false;
+	}
 	if (s->awaiting)
 		s->in->orphans++;
 	else

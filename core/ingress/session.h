@@ -54,8 +54,10 @@ struct session {
 	bool relay;                  /* client in RELAY_NETWORKS */
 	bool exempt;                 /* … in LIMIT_EXEMPT */
 	bool helo_told;              /* by XCLIENT: what the proxy itself says in EHLO is not the client's name */
+	struct before_job *before;   /* a stage before acceptance has the message, or NULL */
+	size_t before_envelope;      /* what the envelope took then */
 	bool has_spool;              /* message.spool is in use */
-	bool awaiting;               /* the database has the message */
+	bool awaiting;               /* the database, or a stage before it, has the message */
 	bool starttls;               /* 220 is on its way */
 	bool eof;                    /* the peer closed its side */
 	bool eof_told;

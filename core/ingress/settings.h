@@ -10,6 +10,8 @@
 #include "proto/smtp/server.h"
 #include "supply.h"
 
+/* BEFORE_ACCEPT_FAILURE. */
+enum before_policy { BEFORE_ACCEPTS, BEFORE_TEMPFAILS, BEFORE_REJECTS };
 enum protocol { PROTOCOL_SMTP, PROTOCOL_SUBMISSION, PROTOCOL_SUBMISSIONS, PROTOCOL_LMTP };
 
 struct terms {
@@ -39,6 +41,11 @@ struct terms {
 	const char *auth;      /* mechanisms of AUTH, lower case, blank-separated; "": none. Offered inside TLS only, never outside */
 	struct config_networks *proxy;   /* proxies: a PROXY header comes first, and says who the client is */
 	struct config_networks *xclient; /* whose clients may use XCLIENT */
+	char **before;         /* stages that see a message before it is accepted, in order */
+	unsigned n_before;
+	int64_t before_us;     /* time for all of them together */
+	enum before_policy before_policy;
+	bool before_spares;    /* not mail of those who signed in */
 	struct net_tls *tls;   /* NULL: no TLS */
 	char *auth_text;       /* what auth points to */
 };

@@ -75,6 +75,8 @@ void ingress_metrics(struct ingress *in, struct buf *out)
 	gauge(out, "smtp_limit_entries", "Addresses and networks whose rates are counted", in->limits ? limits_entries(in->limits) : 0);
 	if (in->auth)
 		auth_metrics(in->auth, out);
+	if (in->before)
+		before_metrics(in->before, out);
 	gauge(out, "message_memory_bytes", "Memory held by messages under way", in->house.used);
 	gauge(out, "message_memory_limit_bytes", "MESSAGE_MEMORY", in->house.max);
 	gauge(out, "admission_waiting", "Messages waiting for the next commit", a.waiting);
@@ -118,6 +120,11 @@ void ingress_status(struct ingress *in, struct buf *out)
 		caps_status(in->caps, out);
 	else
 		buf_addz(out, "null");
+	buf_addz(out, ",\"before\":");
+	if (in->before)
+		before_status(in->before, out);
+	else
+		buf_addz(out, "[]");
 	buf_addz(out, ",\"recipients\":");
 	if (in->recipients)
 		recipients_status(in->recipients, out);
