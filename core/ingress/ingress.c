@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 enum { REFUSAL_LINES_A_SECOND = 20, SESSION_OCTETS = 16 * 1024, GIVE_BACK_OCTETS = 32 * 1024 * 1024 };
+enum { SWEEP_SEEN = 4000, SWEEP_ENDED = 50 }; /* in one turn of the loop */
 
 const char *const refusal_names[REFUSED_N] = { "relay", "database", "memory", "disk", "headers", "loop", "content",
 	"connections", "address", "row", "drain", "early-talk", "proxy", "auth", "sender", "from", "form", "cap", "wish", "before-accept",
@@ -86,8 +87,8 @@ void ingress_free(struct ingress *in)
 	caps_free(in->caps);
 	listening_free_all(in);
 	net_tickets_unref(in->tickets);
-	struct event *ev[4] = { in->tick, in->resume, in->wake, in->drain_end };
-	for (unsigned i = 0; i < 4; i++)
+	struct event *ev[5] = { in->tick, in->sweep, in->resume, in->wake, in->drain_end };
+	for (unsigned i = 0; i < 5; i++)
 		if (ev[i])
 			event_free(ev[i]);
 	clients_done(&in->clients);
@@ -163,25 +164,56 @@ void ingress_resume_later(struct ingress *in, struct session *s)
 	event_active(in->resume, EV_TIMEOUT, 0);
 }
 
+static void sweep_one(struct ingress *in, struct session *s, int64_t now_us, unsigned *ret_ended)
+{
+	const struct terms *t = s->terms;
+	bool late = now_us > s->deadline_us;
+	bool long_gone = t->session_us && now_us - s->started_us > t->session_us && !s->has_spool;
+	if (s->has_spool && !s->awaiting)
+		smtp_server_trim(s->engine); /* once a second; a message that flows does not notice */
+	if (!s->conn || (!late && !long_gone))
+		return;
+	in->timeouts++;
+	++*ret_ended;
+	log_info(&s->log, "event=timeout state=%s session_s=%lld", smtp_server_state_name(s->engine),
+	    (long long)((now_us - s->started_us) / US_PER_S));
+	if (s->awaiting)
+		session_drop(s); /* the outcome is unknown: no answer at all, never a wrong one */
+	else
+		session_shutdown(s, "4.4.2", late ? "Timeout" : "Session has lasted too long");
+}
+
+/* From in->sweep_at on; session_free() moves it on when it goes away. */
+static void sweep_on(struct ingress *in, int64_t now_us)
+{
+	struct timeval soon = { 0, 1000 };
+	unsigned ended = 0;
+	for (unsigned seen = 0; in->sweep_at; seen++) {
+		if (seen == SWEEP_SEEN || ended == SWEEP_ENDED) {
+			/* thousands that came together go together: others get their turn in between */
+			if (!in->sweep || evtimer_add(in->sweep, &soon))
+				in->sweep_at = NULL; /* the next tick begins anew */
+			return;
+		}
+		struct session *s = in->sweep_at;
+		in->sweep_at = s->next;
+		sweep_one(in, s, now_us, &ended);
+	}
+}
+
+static void on_sweep(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	sweep_on(arg, clock_mono_us());
+}
+
 void ingress_sweep(struct ingress *in, int64_t now_us)
 {
-	for (struct session *s = in->sessions, *next; s; s = next) {
-		const struct terms *t = s->terms;
-		bool late = now_us > s->deadline_us;
-		bool long_gone = t->session_us && now_us - s->started_us > t->session_us && !s->has_spool;
-		next = s->next;
-		if (s->has_spool && !s->awaiting)
-			smtp_server_trim(s->engine); /* once a second; a message that flows does not notice */
-		if (!s->conn || (!late && !long_gone))
-			continue;
-		in->timeouts++;
-		log_info(&s->log, "event=timeout state=%s session_s=%lld", smtp_server_state_name(s->engine),
-		    (long long)((now_us - s->started_us) / US_PER_S));
-		if (s->awaiting)
-			session_drop(s); /* the outcome is unknown: no answer at all, never a wrong one */
-		else
-			session_shutdown(s, "4.4.2", late ? "Timeout" : "Session has lasted too long");
-	}
+	if (in->sweep_at && in->sweep && evtimer_pending(in->sweep, NULL))
+		return; /* the one before is not through yet */
+	in->sweep_at = in->sessions;
+	sweep_on(in, now_us);
 }
 
 static void look_at_disk(struct ingress *in)
@@ -433,12 +465,13 @@ int ingress_start_with(struct ingress *in, struct event_base *base, const struct
 		auth_peer(in->auth, in->signin_fd);
 	in->signin_fd = -1;
 	in->tick = event_new(base, -1, EV_PERSIST, on_tick, in);
+	in->sweep = evtimer_new(base, on_sweep, in);
 	in->resume = event_new(base, -1, 0, on_resume, in);
 	in->wake = evtimer_new(base, on_wake, in);
 	in->before = before_new(in, &in->spawner);
 	if (in->before)
 		before_configure(in->before, in->config);
-	if (!in->recipients || !in->greylist || !in->admit || !in->auth || !in->caps || !in->before || !in->tick || !in->resume || !in->wake ||
+	if (!in->recipients || !in->greylist || !in->admit || !in->auth || !in->caps || !in->before || !in->tick || !in->sweep || !in->resume || !in->wake ||
 	    event_add(in->tick, &second))
 		return -1;
 	/* now, as the account that will read the files again */

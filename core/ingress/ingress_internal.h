@@ -109,6 +109,8 @@ struct ingress {
 	size_t peak;                 /* of memory for sessions and messages, seen at a tick since it was last given back */
 
 	struct event *tick;          /* once a second: deadlines, free space */
+	struct event *sweep;         /* goes on with looking at deadlines, from sweep_at */
+	struct session *sweep_at;
 	struct event *resume;        /* sessions that have more to do, next turn */
 	struct session *resume_head, **resume_tail;
 
@@ -136,7 +138,8 @@ struct ingress {
 /* ingress_start() with any database behind it. */
 int ingress_start_with(struct ingress *in, struct event_base *base, const struct admission_backend *be,
     const struct ingress_sink *sink);
-/* Ends sessions beyond their deadlines; the clock is the caller's. */
+/* Ends sessions beyond their deadlines, a number of them at once and the others in the turns of the loop to come; the clock is
+ * the caller's. */
 void ingress_sweep(struct ingress *in, int64_t now_us);
 /* Is the queue as full as it may be? */
 bool ingress_queue_full(const struct ingress *in);

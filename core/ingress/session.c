@@ -155,6 +155,8 @@ void session_free(struct session *s)
 		event_free(s->greet);
 	free(s->via);
 	free(s->identity);
+	if (in->sweep_at == s)
+		in->sweep_at = s->next;
 	if (s->prev)
 		s->prev->next = s->next;
 	else
