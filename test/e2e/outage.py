@@ -195,6 +195,7 @@ def disk_full(t):
     os.mkdir(disk)
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k,mode=700,uid=%d" % pepsi.service_account().pw_uid, "none", disk]).returncode:
         raise pepsi.Skip("cannot mount a tmpfs here")
+    t.cleanup(lambda: subprocess.run(["umount", "-l", disk]))  # or the folder cannot be removed
     d = pepsi.Pepsid(t, pepsi.maildir("init", disk) + pepsi.bounce())
     d.mail = disk
     d.accept("sender@example.test", "a@example.test", pepsi.message("small"))
