@@ -107,8 +107,9 @@ static int play(const char *variant, int n, int answers, char *out, size_t size)
 		ssize_t k = recv(sv[0], out + got, size - got - 1, 0);
 		if ((over = k <= 0))
 			break;
+		for (ssize_t i = 0; i < k; i++) /* one datagram may hold several */
+			answers -= out[got + (size_t)i] == '\n';
 		got += (size_t)k;
-		answers--;
 	}
 	out[got] = 0;
 	if (waitpid(pid, &st, WNOHANG) == 0) {
