@@ -18,7 +18,9 @@ struct verdict {
 /* file: the base name of the file the case is from; a topic whose files differ in form looks at it or at the case's keys. */
 typedef void vectors_topic_fn(const char *file, struct json_object *one, struct verdict *v);
 
-vectors_topic_fn topic_smtp_data, topic_address, topic_proxy_protocol, topic_eai, topic_dmarc, topic_dkim, topic_arc;
+vectors_topic_fn topic_smtp_data, topic_address, topic_proxy_protocol, topic_eai;
+vectors_topic_fn topic_dmarc, topic_authres, topic_psl;
+vectors_topic_fn topic_dkim, topic_arc;
 /* The part of topic address that judges header fields: {"header", "expected"}. */
 void topic_address_list(struct json_object *one, struct verdict *v);
 
