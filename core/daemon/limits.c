@@ -24,12 +24,12 @@ static rlim_t kernel_limit(void)
 
 static rlim_t wanted(const struct config *c)
 {
-	rlim_t ret = OWN_DESCRIPTORS;
+	rlim_t ret = 0, all = (rlim_t)config_int(c, "pepsi-ingress", "MAX_SESSIONS");
 	const char *section;
 	for (size_t i = 0; (section = config_section(c, i)); i++)
 		if (ingress_is_listener(section))
 			ret += (rlim_t)config_int(c, section, "MAX_CONNECTIONS");
-	return ret;
+	return (ret < all ? ret : all) + OWN_DESCRIPTORS;
 }
 
 void limits_raise(const struct config *c)
@@ -44,7 +44,7 @@ void limits_raise(const struct config *c)
 			setrlimit(RLIMIT_NOFILE, &rl);
 		}
 		if (getrlimit(RLIMIT_NOFILE, &rl) == 0 && rl.rlim_cur < want)
-			log_warn(NULL, "event=descriptors-short have=%llu wanted=%llu effect=\"clients wait in the backlog before MAX_CONNECTIONS is reached\" "
+			log_warn(NULL, "event=descriptors-short have=%llu wanted=%llu effect=\"clients get 421 before MAX_CONNECTIONS is reached\" "
 			    "hint=\"LimitNOFILE of the unit, or lower MAX_CONNECTIONS\"", (unsigned long long)rl.rlim_cur, (unsigned long long)want);
 	}
 	rl = (struct rlimit){ 0, 0 };

@@ -25,7 +25,7 @@ PLAIN, TLS, SLOW = (int(x) for x in (os.environ.get("PEPSI_CROWD") or "300 200 2
 ROUNDS, SECONDS = int(os.environ.get("PEPSI_CROWD_ROUNDS") or 2), float(os.environ.get("PEPSI_CROWD_SECONDS") or 1)
 STRICT = os.environ.get("PEPSI_CROWD_STRICT") == "1"
 SENDERS = 16
-SPARE = 700  # descriptors of the reactor that are no session of the crowd
+SPARE = 1024 + 100  # descriptors of the reactor that no session of the crowd may have: its own, and those of who sends
 COMMAND_S, SESSION_S = (8, 12) if SLOW <= 1000 else (int(ROUNDS * SECONDS * 2 + 60), int(ROUNDS * SECONDS * 2 + 75))
 GOALS = {"rate": 0.9, "plain": 16, "tls": 64, "new": 100, "p99": 250}
 missed = []
