@@ -196,7 +196,7 @@ def every_way(t):
             ("over", "x@filter.test", ""), ("alias", "team@aliases.test", ""), ("bob", "bob@maildir.test", ""), ("nobody", "nobody@maildir.test", ""),
             ("lmtp", "x@lmtp.test", ""), ("lmtp-gone", "gone@lmtp.test", ""), ("if", "x@if.test", " BODY=8BITMIME SMTPUTF8"),
             ("wishes", "x@far.test", " HOLDUNTIL=2020-01-01T00:00:00Z BY=86400;NT MT-PRIORITY=3 REQUIRETLS"),
-            ("success", "x@deaf.test", ""), ("success2", ["x@deaf.test", "y@deaf.test"], "")):
+            ("too-late", "later@far.test", " BY=1;N"), ("success", "x@deaf.test", ""), ("success2", ["x@deaf.test", "y@deaf.test"], "")):
         code, text = s.send(alice, rcpts, pepsi.message(token, sender=alice), params + more, all_of_it)
         pepsi.check(code == 250, "%s: %d %s" % (token, code, text))
     proxied = Behind(behind)

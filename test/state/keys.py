@@ -24,6 +24,7 @@ NOT_STATE = {
     "core/ingress/auth_stats.c": None,
     "core/ingress/recipients.c": None,
     "core/ingress/before_stats.c": None,
+    "core/ingress/caps.c": None,
     "proto/sasl/server_bearer.c": "status schemes", # to the client that signs in (RFC 7628)
     "core/dispatch/stats.c": None,
     "core/net/dns_stats.c": None,
