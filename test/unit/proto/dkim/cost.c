@@ -166,6 +166,9 @@ static double cost(make_fn *make, size_t n, unsigned tries)
 static void linear(void **st)
 {
 	(void)st;
+#ifdef PEPSI_SANITIZED /* its memmem() looks at the whole rest of the block for each line: not linear, and not ours */
+	skip();
+#endif
 	for (size_t i = 0; i < sizeof makes / sizeof *makes; i++) {
 		bool fine = false;
 		for (int attempt = 0; attempt < 5 && !fine; attempt++) { /* a loaded machine is no fault */
@@ -181,14 +184,15 @@ static void linear(void **st)
 static void largest(void **st)
 {
 	(void)st;
+#ifdef PEPSI_SANITIZED
+	skip();
+#endif
 	for (size_t i = 0; i < sizeof makes / sizeof *makes; i++) {
 		double s = 10;
 		for (int attempt = 0; attempt < 3 && s > 1; attempt++)
 			s = cost(makes[i].make, makes[i].most, 1);
 		print_message("the largest of %s: %.3f s\n", makes[i].name, s);
-#ifndef PEPSI_SANITIZED
 		assert_true(s < 1);
-#endif
 	}
 }
 
