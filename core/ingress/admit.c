@@ -211,7 +211,7 @@ static int prepare(struct admit *a, struct message *m)
 	m->reserved = false;
 	if (message_compose(m, clock_wall_us()))
 		return -1;
-	if (message_item(m, &item)) {
+	if (!message_held(m) && message_item(m, &item)) {
 		m->reserved_octets = message_octets(m);
 		m->reserved = a->sink.reserve(a->sink.arg, message_stage(m), m->sender_key, m->reserved_octets);
 	}

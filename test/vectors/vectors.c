@@ -14,6 +14,8 @@ static const struct {
 	{ "proxy-protocol", topic_proxy_protocol, "the header of the PROXY protocol: v1.json v2.json" },
 	{ "address", topic_address, "envelope addresses and lists of header fields: isemail*.json emailvalidation.json flanker.json address-list.json" },
 	{ "eai", topic_eai, "internationalised addresses and domains: addresses.json IdnaTestV2-sample.txt *punycode_tests.json" },
+	{ "authres", topic_authres, "Authentication-Results fields: authentication-results.json" },
+	{ "psl", topic_psl, "organizational domains by the public suffix list: test_psl.json" },
 	{ "dmarc", topic_dmarc, "DMARC: record-syntax.json mailauth-record.json mailauth-verify.json opendmarc-misc.json" },
 	{ "dkim", topic_dkim, "DKIM: mail-dkim.json opendkim.json canonicalisation.json mail-auth/*.txt mailauth-ec/*.eml" },
 	{ "arc", topic_arc, "ARC chains: arc-draft-validation-tests.json" },

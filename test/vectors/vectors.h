@@ -18,7 +18,9 @@ struct verdict {
 /* file: the base name of the file the case is from; a topic whose files differ in form looks at it or at the case's keys. */
 typedef void vectors_topic_fn(const char *file, struct json_object *one, struct verdict *v);
 
-vectors_topic_fn topic_smtp_data, topic_address, topic_proxy_protocol, topic_eai, topic_dmarc, topic_dkim, topic_arc;
+vectors_topic_fn topic_smtp_data, topic_address, topic_proxy_protocol, topic_eai;
+vectors_topic_fn topic_dmarc, topic_authres, topic_psl;
+vectors_topic_fn topic_dkim, topic_arc;
 /* The part of topic address that judges header fields: {"header", "expected"}. */
 void topic_address_list(struct json_object *one, struct verdict *v);
 
@@ -34,8 +36,8 @@ bool vectors_bool(struct json_object *o, const char *key, bool *ret);
 /* Octets of a hex string appended to out. Returns 0, or -1. */
 int vectors_unhex(struct str hex, struct buf *out);
 /* A mailbox as it stands in a header field (RFC 5322 §3.4), "Name <addr>" or an address with comments and blanks around it: the
- * address within. False: not of this form. A bare address is. */
-bool vectors_mailbox(struct str s, struct str *ret);
+ * address within, appended to ret, as proto/mail/addrlist.h reads it. False: not one mailbox. A bare address is. */
+bool vectors_mailbox(struct str s, struct buf *ret);
 /* Appends s with everything but printable ASCII as \xNN. */
 void vectors_escape(struct str s, struct buf *out);
 

@@ -1,5 +1,6 @@
 /* DMARC: records, authors, and evaluations over small zones: the examples of RFC 9989 appendix B.4, and what an attacker would try. */
-#include "proto/auth/dmarc.h"
+#include "proto/auth/dmarc_authres.h"
+#include "proto/auth/dmarc_psl.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -243,6 +244,58 @@ static void test_record(void **state)
 	assert_true(str_eq(r.rua[0].uri, STR("mailto:a@b")) && str_eq(r.rua[1].uri, STR("mailto:c@d")));
 }
 
+static void test_authres(void **state)
+{
+	static const struct {
+		const char *headers, *want;
+	} cases[] = {
+		{ "From: a@q.example\r\n", "dmarc=fail (p=quarantine dis=quarantine) header.from=q.example\r\n" },
+		{ "From: a@t.example\r\n", "dmarc=fail (p=reject dis=none t=y) header.from=t.example\r\n" },
+		{ "From: a@none.example\r\n", "dmarc=none header.from=none.example\r\n" },
+		{ "From: a@gone.np.example\r\n", "dmarc=temperror (p=reject dis=none) header.from=gone.np.example\r\n" },
+		{ "Subject: x\r\n", "dmarc=none\r\n" },
+		{ "From: a@q.example, b@r.example\r\n", "dmarc=fail (the From field has addresses of several domains dis=reject)\r\n"
+							"\theader.from=q.example header.from=r.example\r\n" },
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct dmarc_author author;
+		struct dmarc_check c = { .author = &author };
+		struct dmarc_authres a;
+		struct buf b = BUF_INIT(4096), want = BUF_INIT(4096);
+		size_t questions;
+		dmarc_author(str_from(cases[i].headers), &author);
+		run(dmarc_evaluate, &c, odd, &questions);
+		dmarc_authres(&c, &a);
+		assert_int_equal(authres_write(&b, STR("mx"), &a.result, 1, false), 0);
+		buf_addf(&want, "Authentication-Results: mx;\r\n\t%s", cases[i].want);
+		assert_string_equal(buf_z(&b), buf_z(&want));
+		buf_free(&b);
+		buf_free(&want);
+	}
+}
+
+static void test_psl(void **state)
+{
+	static const char text[] = "// a list\ncom\nco.uk\nuk\n*.ck\n!www.ck\n";
+	static const char *const names[][2] = { { "a.b.example.com", "example.com" }, { "EXAMPLE.com", "example.com" }, { "x.y.co.uk", "y.co.uk" },
+		{ "co.uk", NULL }, { "com", NULL }, { "www.ck", "www.ck" }, { "b.test.ck", "b.test.ck" }, { "", NULL }, { ".x.com", NULL } };
+	(void)state;
+	if (!dmarc_psl_available())
+		skip();
+	struct dmarc_psl *p = dmarc_psl_new(str_from(text));
+	char org[DNS_NAME_MAX + 1];
+	assert_non_null(p);
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		assert_int_equal(dmarc_psl_org(p, names[i][0], org), names[i][1] ? 0 : -1);
+		if (names[i][1])
+			assert_string_equal(org, names[i][1]);
+	}
+	dmarc_psl_free(p);
+	assert_null(dmarc_psl_new(STR("\n")));
+	dmarc_psl_free(NULL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -251,6 +304,8 @@ int main(void)
 		cmocka_unit_test(test_fallback),
 		cmocka_unit_test(test_walk),
 		cmocka_unit_test(test_record),
+		cmocka_unit_test(test_authres),
+		cmocka_unit_test(test_psl),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
