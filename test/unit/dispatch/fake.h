@@ -49,8 +49,11 @@ static struct {
 	size_t n_ids;
 	store_count_fn release_fn;
 	void *release_arg;
-	store_still_fn still_fn;
-	void *still_arg;
+	struct {
+		store_still_fn fn;
+		void *arg;
+	} looking[16]; /* look-ups without an answer yet */
+	unsigned n_looking;
 	store_blame_fn blame_fn;
 	void *blame_arg;
 	int64_t blame_id;
@@ -147,8 +150,9 @@ void store_still_running(struct store_conn *c, const char *stage, const int64_t 
 	db.n_ids = n;
 	for (size_t i = 0; i < n; i++)
 		db.ids[i] = ids[i];
-	db.still_fn = fn;
-	db.still_arg = arg;
+	assert_true(db.n_looking < 16);
+	db.looking[db.n_looking].fn = fn;
+	db.looking[db.n_looking++].arg = arg;
 }
 
 void store_blame(struct store_conn *c, int64_t id, bool overrun, unsigned limit, const char *report, store_blame_fn fn, void *arg)
@@ -245,11 +249,23 @@ static int setup(void **state)
 	return 0;
 }
 
+/* Answers the oldest look-up. */
+static void looked(enum store_rc rc, const int64_t *ids, size_t n)
+{
+	store_still_fn fn = db.looking[0].fn;
+	void *arg = db.looking[0].arg;
+	assert_true(db.n_looking > 0);
+	memmove(&db.looking[0], &db.looking[1], --db.n_looking * sizeof db.looking[0]);
+	fn(arg, rc, ids, n);
+}
+
 static int teardown(void **state)
 {
 	(void)state;
 	if (db.blame_fn) /* as store_conn_close() would */
 		db.blame_fn(db.blame_arg, STORE_AWAY, false);
+	while (db.n_looking)
+		looked(STORE_AWAY, NULL, 0);
 	dispatch_free(d);
 	event_base_free(base);
 	config_free(conf);
