@@ -4,9 +4,12 @@ throughputs of the other mail, in two settings: a stage that takes 10 ms a messa
 the dead one's, and until the next one is ready), and a fast stage at the end of a flood from outside (what is lost is processor
 time, and the work on innocent messages that were in flight with it).
 
-PEPSI_POISON_STRICT=1: it must be 0.95 or more (the release build, a quiet machine), else 0.7. PEPSI_POISON_ROUNDS: how many pairs (4),
-PEPSI_POISON_SECONDS: the length of a round (1.5), PEPSI_POISON_RATE: poison messages a second (1): three dead workers a second is more
-than an operator will ever leave alone."""
+The figure is the median over pairs of rounds that follow each other; a machine that does something else for some seconds spoils a pair,
+not the figure. PEPSI_POISON_STRICT=1: it must be 0.95 or more (the release build, a quiet machine), else 0.4, which a stage that
+cools down, or innocent messages that travel alone, would miss. PEPSI_POISON_ROUNDS: how many pairs (5; strict 25), PEPSI_POISON_SECONDS:
+the length of a round (1.5), PEPSI_POISON_RATE: poison messages a second (1): three dead workers a second is more than an operator will
+ever leave alone.
+"""
 import os
 import signal
 import statistics
@@ -88,7 +91,7 @@ def measure(d, sender, what, going=lambda: None):
                                                    stage["crashes"], innocent(d), stage["separated"]))
     pepsi.check(poisoner.sent > 0 and stage["crashes"] >= 2 * (poisoner.sent - 2), "no poison to speak of")
     pepsi.check(not stage["trouble"], "the stage cools down: %s" % stage["trouble"])
-    pepsi.check(ratio >= (0.95 if STRICT else 0.7), "poison costs the others too much: ratio %.3f" % ratio)
+    pepsi.check(ratio >= (0.95 if STRICT else 0.4), "poison costs the others too much: ratio %.3f" % ratio)
     return poisoner.sent
 
 
