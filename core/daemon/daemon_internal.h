@@ -24,7 +24,7 @@
 /* ---- channel.c: SOCK_SEQPACKET, fixed-size messages, at most one descriptor with each */
 enum channel_op {
 	/* reactor → spawner */
-	CH_START = 1,   /* token, stage: a worker, please */
+	CH_START = 1,   /* token, stage, status = CH_START_*: a worker, please */
 	CH_KILL,        /* pid, status = signal */
 	CH_READY,       /* mail is accepted: tell the service manager */
 	CH_RELOAD,      /* an operator asks */
@@ -39,6 +39,7 @@ enum channel_op {
 	CH_STOP,        /* drain and leave */
 	CH_SIGNIN,      /* descriptor: the reactor's end of a (new) admin child's channel */
 };
+enum { CH_START_PIPELINE, CH_START_BEFORE }; /* before: one that judges messages which are not accepted yet */
 struct channel_msg {
 	uint32_t op, token;
 	int32_t pid, status;
@@ -146,6 +147,11 @@ void signin_died(struct signin_child *s, int status, bool wanted);
 
 /* ---- spawner.c */
 int spawner_run(const struct boot *b, struct buf *blob, struct table *t);
+
+/* ---- limits.c */
+/* In the reactor, before it gives root up: RLIMIT_NOFILE for the MAX_CONNECTIONS of all listeners, as far as is allowed (a warning
+ * tells when that is not far enough); no core files. */
+void limits_raise(const struct config *c);
 
 /* ---- reactor.c: never returns to the spawner's code; exit status */
 int reactor_main(const struct boot *b, struct str blob, const struct table *t, int channel);

@@ -211,9 +211,9 @@ static int prepare(struct admit *a, struct message *m)
 	m->reserved = false;
 	if (message_compose(m, clock_wall_us()))
 		return -1;
-	if (message_item(m, &item)) {
+	if (!message_held(m) && message_item(m, &item)) {
 		m->reserved_octets = message_octets(m);
-		m->reserved = a->sink.reserve(a->sink.arg, INGRESS_FIRST_STAGE, m->sender_key, m->reserved_octets);
+		m->reserved = a->sink.reserve(a->sink.arg, message_stage(m), m->sender_key, m->reserved_octets);
 	}
 	return 0;
 }
@@ -221,7 +221,7 @@ static int prepare(struct admit *a, struct message *m)
 static void unprepare(struct admit *a, struct message *m)
 {
 	if (m->reserved)
-		a->sink.unreserve(a->sink.arg, INGRESS_FIRST_STAGE, m->sender_key, m->reserved_octets);
+		a->sink.unreserve(a->sink.arg, message_stage(m), m->sender_key, m->reserved_octets);
 	m->reserved = false;
 }
 

@@ -1,6 +1,9 @@
 /* Turning a finished transaction into a row: envelope copy, Received, state. May not decide anything about it. */
 #include "message.h"
 
+#include "base/clock.h"
+#include "caps.h"
+#include "dnsbl.h"
 #include "json.h"
 #include "proto/mail/received.h"
 #include "proxied.h"
@@ -66,12 +69,6 @@ static void put_dsn(struct buf *out, const struct smtp_transaction *tx)
 /* What the extensions of MAIL promise beyond this hop (pepsi.state(7)); times as seconds since 1970. */
 static void put_wishes(struct buf *out, const struct smtp_transaction *tx)
 {
-	if (tx->hold_until) {
-		json_put_key(out, "hold");
-		buf_addc(out, '{');
-		json_put_key(out, "until");
-		buf_addf(out, "%lld}", (long long)tx->hold_until);
-	}
 	if (tx->deliver_mode) {
 		json_put_key(out, "deliver_by");
 		buf_addc(out, '{');
@@ -115,6 +112,8 @@ int message_take(struct message *m, const struct smtp_transaction *tx)
 	m->chunked = tx->chunked;
 	put_dsn(&m->dsn, tx);
 	put_wishes(&m->wishes, tx);
+	m->hold_until = tx->hold_until + (tx->hold_for > 0); /* the present second had begun: never less than was asked for */
+	m->hold_why = "sender";
 	return m->text.failed || m->dsn.failed || m->wishes.failed ? -1 : 0;
 }
 
@@ -173,6 +172,16 @@ static struct str body_name(enum smtp_body b)
 	return STR("7BIT");
 }
 
+static void put_hold(struct buf *out, const struct message *m)
+{
+	json_put_key(out, "hold");
+	buf_addc(out, '{');
+	json_put_key(out, "until");
+	buf_addf(out, "%lld", (long long)m->hold_until);
+	json_put_member(out, "why", str_from(m->hold_why));
+	buf_addc(out, '}');
+}
+
 static void put_state(struct buf *out, const struct message *m, const struct session *s)
 {
 	buf_addz(out, "{\"origin\":{");
@@ -184,6 +193,7 @@ static void put_state(struct buf *out, const struct message *m, const struct ses
 		json_put_member(out, "rdns", buf_str(&s->rdns));
 	if (reverse_result(s) != IPREV_NONE)
 		json_put_member(out, "iprev", str_from(iprev_result_name(reverse_result(s))));
+	dnsbl_put(s, out);
 	json_put_bool(out, "esmtp", s->esmtp);
 	json_put_bool(out, "smtputf8", m->smtputf8);
 	json_put_member(out, "body", body_name(m->body));
@@ -196,6 +206,8 @@ static void put_state(struct buf *out, const struct message *m, const struct ses
 		put_proxy(out, s->via);
 	json_put_member(out, "authserv_id", str_from(s->terms->hostname));
 	buf_addc(out, '}');
+	if (m->hold_until)
+		put_hold(out, m);
 	if (m->wishes.n) {
 		buf_addc(out, ',');
 		buf_adds(out, buf_str(&m->wishes));
@@ -207,20 +219,87 @@ static void put_state(struct buf *out, const struct message *m, const struct ses
 	buf_addc(out, '}');
 }
 
+bool message_held(const struct message *m)
+{
+	return m->hold_until && m->hold_until * US_PER_S >= m->received_at;
+}
+
+/* Ours: there was no client whose trace could be put on it. */
+static int compose_own(struct message *m)
+{
+	m->headers = BUF_INIT(m->spool.head.n + 16);
+	m->state = BUF_INIT(256);
+	buf_adds(&m->headers, buf_str(&m->spool.head));
+	buf_addz(&m->state, "{\"origin\":{");
+	json_put_bool(&m->state, "esmtp", true);
+	json_put_bool(&m->state, "smtputf8", m->smtputf8);
+	json_put_member(&m->state, "body", body_name(m->body));
+	buf_addz(&m->state, "}}");
+	return m->headers.failed || m->state.failed ? -1 : 0;
+}
+
+const char *message_stage(const struct message *m)
+{
+	return m->stage[0] ? m->stage : INGRESS_FIRST_STAGE;
+}
+
+int message_set_envelope(struct message *m, const struct str *from, const struct str *rcpts, size_t n)
+{
+	struct str sender = from ? *from : m->mail_from;
+	const struct str *to = rcpts ? rcpts : m->rcpts;
+	size_t n_to = rcpts ? n : m->n_rcpts, octets = sender.n;
+	for (size_t i = 0; i < n_to; i++)
+		octets += to[i].n;
+	struct buf text = BUF_INIT(octets);
+	struct str *list = calloc(n_to ? n_to : 1, sizeof *list);
+	if (!list || !buf_room(&text, octets)) {
+		free(list);
+		buf_free(&text);
+		return -1;
+	}
+	/* as in message_take(): from here on it does not move */
+	buf_adds(&text, sender);
+	sender = buf_str(&text);
+	for (size_t i = 0; i < n_to; i++) {
+		list[i] = str_n(text.p + text.n, to[i].n);
+		buf_adds(&text, to[i]);
+	}
+	buf_free(&m->text);
+	free(m->rcpts);
+	m->text = text;
+	m->mail_from = sender;
+	m->rcpts = list;
+	m->n_rcpts = n_to;
+	return 0;
+}
+
+int message_state(struct message *m)
+{
+	m->state = BUF_INIT(STATE_MAX);
+	put_state(&m->state, m, m->session);
+	return m->state.failed ? -1 : 0;
+}
+
 int message_compose(struct message *m, int64_t now_us)
 {
 	const struct session *s = m->session;
+	if (!s) {
+		m->received_at = now_us;
+		return compose_own(m);
+	}
+	bool hide = s->terms->hide_client && s->login.n;
 	char id[24], tls[128] = "", with[16];
 	snprintf(id, sizeof id, "%lld", (long long)m->id);
 	if (s->tls_protocol)
 		snprintf(tls, sizeof tls, "%s %s %d bits", s->tls_protocol, s->tls_cipher, s->tls_bits);
 	m->received_at = now_us;
-	m->headers = BUF_INIT(m->spool.head.n + 4096);
-	m->state = BUF_INIT(STATE_MAX);
+	m->headers = BUF_INIT(m->spool.head.n + 8192);
+	if (!m->state.n && message_state(m))
+		return -1;
 	struct mail_received r = {
-		.helo = buf_str(&s->helo),
-		.ip = net_addr_is_ip(&s->peer) ? str_from(s->peer.text) : STR_NULL,
-		.rdns = buf_str(&s->rdns),
+		.helo = hide ? str_from(s->terms->hostname) : buf_str(&s->helo),
+		.ip = !hide && net_addr_is_ip(&s->peer) ? str_from(s->peer.text) : STR_NULL,
+		.rdns = hide ? STR_NULL : buf_str(&s->rdns),
 		.protocol = protocol(s, m->smtputf8, with),
 		.tls = str_from(tls),
 		.hostname = str_from(s->terms->hostname),
@@ -230,14 +309,13 @@ int message_compose(struct message *m, int64_t now_us)
 		.time_us = now_us,
 	};
 	if (!buf_room(&m->headers, m->spool.head.n + 512) || mail_received_write(&m->headers, &r) ||
-	    buf_adds(&m->headers, buf_str(&m->spool.head)))
+	    submission_headers(&m->submission, buf_str(&m->spool.head), id, s->terms->hostname, now_us, &m->headers))
 		return -1;
-	put_state(&m->state, m, s);
 	if (s->login.n)
 		snprintf(m->sender_key, sizeof m->sender_key, "%.*s", STR_ARG(buf_str(&s->login)));
 	else
 		net_addr_sender_key(&s->peer, m->sender_key);
-	return m->state.failed ? -1 : 0;
+	return 0;
 }
 
 size_t message_octets(const struct message *m)
@@ -249,7 +327,7 @@ void message_row(const struct message *m, struct str body, struct store_message 
 {
 	*ret = (struct store_message){
 		.id = m->id,
-		.stage = INGRESS_FIRST_STAGE,
+		.stage = message_stage(m),
 		.running = m->reserved,
 		.received_at = m->received_at,
 		.mail_from = m->mail_from,
@@ -288,9 +366,16 @@ void message_done(struct message *m)
 	free(m->rcpts);
 	m->rcpts = NULL;
 	m->n_rcpts = 0;
+	m->hold_until = 0;
+	if (m->booked)
+		caps_return(m);
+	m->cap_tell = false;
+	m->cap = NULL;
+	m->submission = (struct submission){ 0 };
 	buf_free(&m->text);
 	buf_free(&m->dsn);
 	buf_free(&m->wishes);
 	buf_free(&m->headers);
 	buf_free(&m->state);
+	m->stage[0] = 0;
 }

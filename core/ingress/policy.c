@@ -41,7 +41,10 @@ static void on_mail(struct session *s, const struct smtp_event *ev)
 	if (s->terms->need_auth && !s->login.n) {
 		ingress_refused(in, s, REFUSED_AUTH, "at=MAIL from=%s", log_q(ev->tx->mail_from));
 		reject(s, 530, "5.7.0", s->tls_protocol ? "Authentication required" : "Issue STARTTLS and sign in first"); /* RFC 4954 §6 */
-	} else if (!auth_may_send_as(s, ev->tx->mail_from)) {
+	} else if (ev->tx->deliver_mode == 'R' && ev->tx->hold_until > ev->tx->deliver_at) {
+		ingress_refused(in, s, REFUSED_WISH, "at=MAIL hold=%lld deliver_by=%lld", (long long)ev->tx->hold_until, (long long)ev->tx->deliver_at);
+		reject(s, 501, "5.5.4", "To be returned before it is released");
+	} else if (s->terms->own_envelope && !auth_may_send_as(s, ev->tx->mail_from)) {
 		ingress_refused(in, s, REFUSED_SENDER, "at=MAIL account=%s from=%s", log_q(buf_str(&s->login)), log_q(ev->tx->mail_from));
 		reject(s, 553, "5.7.1", "This sender address is not yours");
 	} else if (in->draining) {
@@ -53,6 +56,12 @@ static void on_mail(struct session *s, const struct smtp_event *ev)
 	} else if (in->house.used >= in->house.max) {
 		ingress_refused(in, s, REFUSED_MEMORY, "at=MAIL used=%zu", in->house.used);
 		reject(s, 452, "4.3.1", "Too much mail at once; try again later");
+	} else if (ingress_queue_full(in)) {
+		ingress_refused(in, s, REFUSED_QUEUE, "at=MAIL rows=%lld", (long long)in->queue_rows);
+		reject(s, 452, "4.3.1", "Too much mail is waiting here; try again later");
+	} else if (!s->exempt && !s->login.n && !limits_take(in->limits, &s->terms->abuse.rates, &s->peer, LIMIT_MESSAGES, clock_mono_us())) {
+		ingress_refused(in, s, REFUSED_RATE, "at=MAIL from=%s", log_q(ev->tx->mail_from));
+		reject(s, 450, "4.7.1", "Too many messages from your network; try again later");
 	} else if (in->disk_low) {
 		ingress_refused(in, s, REFUSED_DISK, "at=MAIL");
 		reject(s, 452, "4.3.1", "Insufficient storage; try again later");
@@ -85,7 +94,7 @@ static void on_rcpt(struct session *s, const struct smtp_event *ev)
 {
 	struct smtp_rcpt *r = ev->rcpt;
 	struct spool_house *house = &s->in->house;
-	bool ok = true;
+	bool ok = true, local;
 	session_charge(s, arena_used(ev->tx->arena)); /* refused recipients stay in it, too */
 	if (house->used > house->max) {
 		/* the end, not a 452: only so is what this session holds free for others */
@@ -98,19 +107,26 @@ static void on_rcpt(struct session *s, const struct smtp_event *ev)
 		reject(s, 553, "5.1.3", "Bad recipient address");
 		return;
 	}
+	local = !r->domain.n || config_domains_has(s->terms->local, r->domain);
 	if (!r->domain.n)
 		ok = complete_postmaster(s, ev) == 0;
 	else
-		ok = s->relay || s->login.n || config_domains_has(s->terms->local, r->domain);
+		ok = s->relay || s->login.n || local;
+	if (ok && !s->exempt && !s->login.n &&
+	    !limits_take(s->in->limits, &s->terms->abuse.rates, &s->peer, LIMIT_RECIPIENTS, clock_mono_us())) {
+		ingress_refused(s->in, s, REFUSED_RATE, "at=RCPT from=%s to=%s", log_q(ev->tx->mail_from), log_q(r->address));
+		reject(s, 450, "4.7.1", "Too many recipients from your network; try again later");
+		return;
+	}
 	if (ok) {
-		accept_usual(s);
+		checks_rcpt(s, ev, local);
 		return;
 	}
 	ingress_refused(s->in, s, REFUSED_RELAY, "from=%s to=%s", log_q(ev->tx->mail_from), log_q(r->address));
 	reject(s, 550, "5.7.1", "Relaying denied");
 }
 
-static void on_data(struct session *s)
+void policy_data_begin(struct session *s)
 {
 	spool_init(&s->message.spool, &s->in->house);
 	s->has_spool = true;
@@ -173,12 +189,30 @@ static void on_message(struct session *s, const struct smtp_event *ev)
 		refuse_content(s, REFUSED_LOOP, 554, "5.4.6", "Too many hops: mail loop");
 		return;
 	}
+	if (s->terms->need_auth && s->login.n) {
+		char text[400];
+		enum submission_fault f = submission_check(s, buf_str(&m->spool.head), ev->tx->mail_from, &m->submission, text, sizeof text);
+		if (f) {
+			refuse_content(s, f == SUBMISSION_OWNER ? REFUSED_FROM : REFUSED_FORM, f == SUBMISSION_OWNER ? 550 : 554,
+			    f == SUBMISSION_OWNER ? "5.7.1" : "5.6.0", text);
+			return;
+		}
+	}
 	count_use(s->in, ev->tx);
 	if (message_take(m, ev->tx)) {
 		refuse_content(s, REFUSED_MEMORY, 452, "4.3.1", "Out of memory; try again later");
 		return;
 	}
+	if (!caps_take(s->in->caps, s)) {
+		refuse_content(s, REFUSED_CAP, 450, "4.7.1", "Too much mail of this account waits already; try again later");
+		return;
+	}
 	session_charge(s, 2 * s->envelope); /* the copy */
+	if (s->terms->n_before && !(s->login.n && s->terms->before_spares)) {
+		if (before_submit(s->in->before, s))
+			refuse_content(s, REFUSED_MEMORY, 452, "4.3.1", "Out of memory; try again later");
+		return;
+	}
 	s->awaiting = true;
 	admit_submit(s->in->admit, m);
 }
@@ -201,7 +235,8 @@ void policy_event(struct session *s, const struct smtp_event *ev)
 		on_rcpt(s, ev);
 		break;
 	case SMTP_EV_DATA:
-		on_data(s);
+		if (!checks_data(s, ev))
+			policy_data_begin(s);
 		break;
 	case SMTP_EV_CHUNK:
 		spool_add(&s->message.spool, ev->chunk);
@@ -218,7 +253,9 @@ void policy_event(struct session *s, const struct smtp_event *ev)
 		s->starttls = true;
 		break;
 	case SMTP_EV_VRFY:
-	case SMTP_EV_EXPN: /* 252 to both: nobody is told who lives here */
+		checks_vrfy(s, ev);
+		break;
+	case SMTP_EV_EXPN: /* 252: nobody is told who is on a list */
 		accept_usual(s);
 		break;
 	case SMTP_EV_XCLIENT:

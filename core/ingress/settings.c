@@ -196,10 +196,43 @@ static void read_protocol(struct terms *t, const struct config *c)
 	t->lmtp = t->protocol == PROTOCOL_LMTP;
 	t->implicit_tls = t->protocol == PROTOCOL_SUBMISSIONS;
 	t->need_auth = t->implicit_tls || t->protocol == PROTOCOL_SUBMISSION;
+	const char *own = config_str(c, t->section, "SENDER_OWNERSHIP");
+	t->own_envelope = !own || !strcmp(own, "both") || !strcmp(own, "envelope");
+	t->own_header = !own || !strcmp(own, "both") || !strcmp(own, "header");
+	t->hide_client = config_int(c, t->section, "HIDE_CLIENT");
+	t->remove_bcc = config_int(c, t->section, "REMOVE_BCC");
 	t->auth_text = strdup(auth ? auth : t->need_auth ? "plain login scram-sha-256 scram-sha-256-plus" : "");
 	for (char *p = t->auth_text; p && *p; p++)
 		*p = *p >= 'A' && *p <= 'Z' ? (char)(*p + 32) : *p == ',' || *p == '\t' ? ' ' : *p;
 	t->auth = t->auth_text;
+}
+
+/* 0, or -1: no memory. */
+static int read_before(struct terms *t, const struct config *c)
+{
+	const char *list = config_str(c, t->section, "BEFORE_ACCEPT"), *policy = config_str(c, t->section, "BEFORE_ACCEPT_FAILURE");
+	struct str rest = str_from(list), word;
+	unsigned n = 0;
+	while (str_word(&rest, " \t,", &word))
+		n++;
+	t->before = calloc(n ? n : 1, sizeof *t->before);
+	if (!t->before)
+		return -1;
+	rest = str_from(list);
+	while (t->n_before < n && str_word(&rest, " \t,", &word)) {
+		char *name = str_dupz(word);
+		if (!name)
+			return -1;
+		for (char *p = name; *p; p++)
+			*p = *p >= 'A' && *p <= 'Z' ? (char)(*p + 32) : *p;
+		t->before[t->n_before++] = name;
+	}
+	t->before_us = config_int(c, t->section, "BEFORE_ACCEPT_TIMEOUT") * INT64_C(1000000);
+	t->before_policy = policy && str_ieq(str_from(policy), STR("accept")) ? BEFORE_ACCEPTS :
+	    policy && str_ieq(str_from(policy), STR("reject"))               ? BEFORE_REJECTS :
+									       BEFORE_TEMPFAILS;
+	t->before_spares = !config_int(c, t->section, "BEFORE_ACCEPT_AUTHENTICATED");
+	return 0;
 }
 
 static unsigned small_int(const struct config *c, const char *section, const char *option)
@@ -226,7 +259,8 @@ struct terms *terms_new(const struct config *c, const char *section, const struc
 	t->postmaster = t->hostname ? postmaster_address(t, domains) : NULL;
 	if (t->section)
 		read_protocol(t, c);
-	if (!t->section || !t->name || !t->local || !t->relay || !t->postmaster || !t->proxy || !t->xclient || !t->auth) {
+	if (!t->section || !t->name || !t->local || !t->relay || !t->postmaster || !t->proxy || !t->xclient || !t->auth ||
+	    read_before(t, c)) {
 		config_fault_add(faults, "", 0, false, "[%s]: out of memory", section);
 		terms_unref(t);
 		return NULL;
@@ -237,8 +271,14 @@ struct terms *terms_new(const struct config *c, const char *section, const struc
 	t->max_connections = small_int(c, section, "MAX_CONNECTIONS");
 	t->max_per_address = small_int(c, section, "MAX_CONNECTIONS_PER_ADDRESS");
 	t->max_hops = small_int(c, section, "MAX_HOPS");
+	t->data_rate = (uint64_t)config_int(c, section, "MIN_DATA_RATE");
 	t->reverse = config_int(c, section, "REVERSE_DNS");
 	t->reverse_wait_us = config_int(c, section, "REVERSE_DNS_WAIT");
+	if (abuse_terms_read(&t->abuse, c, section)) {
+		config_fault_add(faults, "", 0, false, "[%s]: out of memory", section);
+		terms_unref(t);
+		return NULL;
+	}
 	if (read_tls(t, c, files, tickets, old, faults)) {
 		terms_unref(t);
 		return NULL;
@@ -254,6 +294,7 @@ struct terms *terms_new(const struct config *c, const char *section, const struc
 		.max_hops = t->max_hops,
 		.max_transactions = small_int(c, section, "MAX_TRANSACTIONS"),
 		.hold_max = small_int(c, section, "MAX_HOLD"),
+		.hold_all = t->need_auth,
 		.deliver_by_min = small_int(c, section, "MIN_DELIVER_BY"),
 	};
 	return t;
@@ -279,6 +320,10 @@ void terms_unref(struct terms *t)
 	config_networks_free(t->xclient);
 	free(t->postmaster);
 	free(t->auth_text);
+	for (unsigned i = 0; i < t->n_before; i++)
+		free(t->before[i]);
+	free(t->before);
+	abuse_terms_done(&t->abuse);
 	free(t);
 }
 
@@ -293,6 +338,7 @@ int shared_settings_read(struct shared_settings *ret, const struct config *c, st
 		.batch_rows = small_int(c, sec, "ADMISSION_BATCH"),
 		.batch_octets = (size_t)config_int(c, sec, "ADMISSION_BATCH_BYTES"),
 		.wake_us = config_int(c, sec, "DISPATCH_WAKE_INTERVAL"),
+		.counted = small_int(c, "pepsi-signin", "COUNTED"),
 		.min_free = (uint64_t)config_int(c, sec, "MIN_FREE_SPACE"),
 		.auth = {
 			.concurrency = small_int(c, "pepsi-signin", "IN_FLIGHT_LIMIT"),
@@ -314,6 +360,7 @@ int shared_settings_read(struct shared_settings *ret, const struct config *c, st
 		    "[pepsi-ingress] SPOOL_DIR: cannot be expanded to a path");
 		return -1;
 	}
+	abuse_settings_read(&s.abuse, c);
 	*ret = s;
 	return 0;
 }

@@ -3,12 +3,15 @@
 #ifndef INGRESS_SETTINGS_H
 #define INGRESS_SETTINGS_H
 
+#include "abuse.h"
 #include "auth.h"
 #include "config/config.h"
 #include "net/tls.h"
 #include "proto/smtp/server.h"
 #include "supply.h"
 
+/* BEFORE_ACCEPT_FAILURE. */
+enum before_policy { BEFORE_ACCEPTS, BEFORE_TEMPFAILS, BEFORE_REJECTS };
 enum protocol { PROTOCOL_SMTP, PROTOCOL_SUBMISSION, PROTOCOL_SUBMISSIONS, PROTOCOL_LMTP };
 
 struct terms {
@@ -22,17 +25,27 @@ struct terms {
 	char *postmaster;      /* "postmaster@…": where bare postmaster goes */
 	bool has_local;        /* some domain is local */
 	int64_t command_us, session_us; /* total time for one command, for a session; 0: no limit */
+	uint64_t data_rate;    /* octets a second that lengthen a message's time */
 	unsigned max_connections, max_per_address; /* 0: no limit */
 	unsigned max_hops;
 	bool reverse;          /* the name of a client's address is looked up */
 	int64_t reverse_wait_us; /* so long the banner waits for it */
+	struct abuse_terms abuse;
 	enum protocol protocol;
 	bool lmtp;
 	bool implicit_tls;     /* the connection begins with the handshake (RFC 8314) */
 	bool need_auth;        /* submission, submissions: nobody sends without having signed in */
+	bool own_envelope, own_header; /* SENDER_OWNERSHIP: whose addresses an account may use, checked in MAIL, in From and Sender */
+	bool hide_client;      /* Received of users does not tell their address */
+	bool remove_bcc;
 	const char *auth;      /* mechanisms of AUTH, lower case, blank-separated; "": none. Offered inside TLS only, never outside */
 	struct config_networks *proxy;   /* proxies: a PROXY header comes first, and says who the client is */
 	struct config_networks *xclient; /* whose clients may use XCLIENT */
+	char **before;         /* stages that see a message before it is accepted, in order */
+	unsigned n_before;
+	int64_t before_us;     /* time for all of them together */
+	enum before_policy before_policy;
+	bool before_spares;    /* not mail of those who signed in */
 	struct net_tls *tls;   /* NULL: no TLS */
 	char *auth_text;       /* what auth points to */
 };
@@ -44,6 +57,8 @@ struct shared_settings {
 	size_t batch_octets;
 	int64_t wake_us;
 	struct auth_settings auth;
+	unsigned counted;  /* accounts in the books of caps; taken at the start */
+	struct abuse_settings abuse;
 	uint64_t min_free; /* of the spool file system; 0: not looked at */
 };
 

@@ -255,8 +255,11 @@ static int build_move(struct pepsi_msg *msg, struct plan *p)
 
 static int build_pause(struct pepsi_msg *msg, struct plan *p)
 {
+	if (pass_tell_late(msg))
+		return -1;
 	const uint32_t *keep = msg->end_keep;
 	size_t n_keep = msg->end_n_keep;
+	msg->end_secs = pass_pause_cap(msg, msg->end_secs);
 	if (!keep && msg->n_gone && !(keep = pass_left(msg, &n_keep)))
 		return -1;
 	bool simple = !keep && !msg->n_clones;
@@ -361,13 +364,18 @@ static void again_later(struct pepsi_msg *msg)
 		only_fail(msg, "out of memory", false);
 }
 
-void pass_conclude(struct pepsi_msg *msg, int32_t rc)
+void pass_rules(struct pepsi_msg *msg, int32_t rc)
 {
 	if (!msg->misuse[0] && rc == PEPSI_OK && msg->end == END_NONE)
 		pass_misuse(msg, "process() returned PEPSI_OK without a terminal (advance, finish, pause, fail, …): "
 				 "every pass ends with exactly one");
 	if (!msg->misuse[0] && rc != PEPSI_OK && rc != PEPSI_RETRY && rc != PEPSI_PERMANENT)
 		pass_misuse(msg, "process() returned %d, which is none of PEPSI_OK, PEPSI_RETRY, PEPSI_PERMANENT", rc);
+}
+
+void pass_conclude(struct pepsi_msg *msg, int32_t rc)
+{
+	pass_rules(msg, rc);
 	if (msg->misuse[0]) {
 		char text[sizeof msg->misuse + 160];
 		snprintf(text, sizeof text, "%.120s broke the stage ABI: %s", msg->env->mod->stage.name, msg->misuse);

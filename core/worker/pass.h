@@ -134,6 +134,8 @@ struct pepsi_msg {
 int pass_begin(struct pepsi_msg *msg, const struct worker_env *env, const struct wire_item *it);
 /* Runs process() and turns what happened into msg->pass and the rest of the result. Never fails: trouble is an outcome. */
 void pass_run(struct pepsi_msg *msg);
+/* Records what the hook broke by returning rc: no terminal, or none of the values there are. The first part of pass_conclude(). */
+void pass_rules(struct pepsi_msg *msg, int32_t rc);
 /* The part behind the hook, for hooks that were run elsewhere: rc is what process() returned. */
 void pass_conclude(struct pepsi_msg *msg, int32_t rc);
 /* Replaces the operations by one that makes the row `failed`: for a commit that the database refused for good. */
@@ -185,6 +187,16 @@ int32_t pass_clones(struct pepsi_msg *msg, const char *what, const struct pepsi_
 int32_t pass_clone_add(struct pepsi_msg *msg, const char *stage, const uint32_t *indices, size_t n, struct json_object *state);
 /* The recipients this row still has (indices as loaded). */
 const uint32_t *pass_left(struct pepsi_msg *msg, size_t *ret_n);
+
+/* deadline.c. When the message's lifetime begins (microseconds): its arrival, or the end of its hold. */
+int64_t pass_life_began(struct pepsi_msg *msg);
+/* A pause of so many seconds, cut short at the sender's deadline while that lies ahead. */
+uint32_t pass_pause_cap(struct pepsi_msg *msg, uint32_t secs);
+/* A delivery stage is about to have a message whose sender wants it back by now: the terminal is set (BOUNCE_STAGE, or failed), and process()
+ * is not to run. */
+bool pass_expired(struct pepsi_msg *msg);
+/* A delivery stage pauses a message beyond the time its sender wants to hear of: adds a report of delay, once. 0 or -1. */
+int pass_tell_late(struct pepsi_msg *msg);
 
 /* host_read.c, host_set.c, host_end.c, host_fan.c */
 int64_t host_id(struct pepsi_msg *m);

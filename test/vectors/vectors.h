@@ -19,6 +19,15 @@ struct verdict {
 typedef void vectors_topic_fn(const char *file, struct json_object *one, struct verdict *v);
 
 vectors_topic_fn topic_smtp_data, topic_address, topic_proxy_protocol, topic_eai;
+vectors_topic_fn topic_dmarc, topic_authres, topic_psl;
+vectors_topic_fn topic_dkim, topic_arc, topic_spf;
+/* The part of topic address that judges header fields: {"header", "expected"}. */
+void topic_address_list(struct json_object *one, struct verdict *v);
+
+/* The file at hand: its folder with the last "/" (suites name message files beside it), and its root, for what a suite says once
+ * for all cases. */
+struct str vectors_folder(void);
+struct json_object *vectors_root(void);
 
 /* Helpers for topics. A string member with its length (NUL octets allowed); .p is NULL when there is none. */
 struct str vectors_str(struct json_object *o, const char *key);
@@ -27,8 +36,8 @@ bool vectors_bool(struct json_object *o, const char *key, bool *ret);
 /* Octets of a hex string appended to out. Returns 0, or -1. */
 int vectors_unhex(struct str hex, struct buf *out);
 /* A mailbox as it stands in a header field (RFC 5322 §3.4), "Name <addr>" or an address with comments and blanks around it: the
- * address within. False: not of this form. A bare address is. */
-bool vectors_mailbox(struct str s, struct str *ret);
+ * address within, appended to ret, as proto/mail/addrlist.h reads it. False: not one mailbox. A bare address is. */
+bool vectors_mailbox(struct str s, struct buf *ret);
 /* Appends s with everything but printable ASCII as \xNN. */
 void vectors_escape(struct str s, struct buf *out);
 

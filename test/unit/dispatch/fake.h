@@ -52,8 +52,8 @@ static struct {
 	struct {
 		store_still_fn fn;
 		void *arg;
-	} looking[16]; /* look-ups without an answer yet */
-	unsigned n_looking;
+	} still[16]; /* look-ups that are not answered yet */
+	size_t n_still;
 	store_blame_fn blame_fn;
 	void *blame_arg;
 	int64_t blame_id;
@@ -150,9 +150,17 @@ void store_still_running(struct store_conn *c, const char *stage, const int64_t 
 	db.n_ids = n;
 	for (size_t i = 0; i < n; i++)
 		db.ids[i] = ids[i];
-	assert_true(db.n_looking < 16);
-	db.looking[db.n_looking].fn = fn;
-	db.looking[db.n_looking++].arg = arg;
+	assert_in_range(db.n_still, 0, 15);
+	db.still[db.n_still].fn = fn;
+	db.still[db.n_still++].arg = arg;
+}
+
+/* Answers the newest look-up. */
+static void still_gives(enum store_rc rc, const int64_t *ids, size_t n)
+{
+	assert_in_range(db.n_still, 1, 16);
+	db.n_still--;
+	db.still[db.n_still].fn(db.still[db.n_still].arg, rc, ids, n);
 }
 
 void store_blame(struct store_conn *c, int64_t id, bool overrun, unsigned limit, const char *report, store_blame_fn fn, void *arg)
@@ -249,23 +257,14 @@ static int setup(void **state)
 	return 0;
 }
 
-/* Answers the oldest look-up. */
-static void looked(enum store_rc rc, const int64_t *ids, size_t n)
-{
-	store_still_fn fn = db.looking[0].fn;
-	void *arg = db.looking[0].arg;
-	assert_true(db.n_looking > 0);
-	memmove(&db.looking[0], &db.looking[1], --db.n_looking * sizeof db.looking[0]);
-	fn(arg, rc, ids, n);
-}
-
 static int teardown(void **state)
 {
 	(void)state;
-	if (db.blame_fn) /* as store_conn_close() would */
+	/* what is not answered, as store_conn_close() would */
+	if (db.blame_fn)
 		db.blame_fn(db.blame_arg, STORE_AWAY, false);
-	while (db.n_looking)
-		looked(STORE_AWAY, NULL, 0);
+	while (db.n_still)
+		still_gives(STORE_AWAY, NULL, 0);
 	dispatch_free(d);
 	event_base_free(base);
 	config_free(conf);

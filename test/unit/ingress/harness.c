@@ -166,6 +166,12 @@ static void sink_hand_off(void *arg, const char *stage, const char *key, const s
 	f->n_handed++;
 }
 
+static void sink_due(void *arg)
+{
+	struct world *w = arg;
+	w->fake.dues++;
+}
+
 static void sink_wake(void *arg, const char *stage)
 {
 	(void)stage;
@@ -185,7 +191,9 @@ static struct world *make(const char *const *options, unsigned ways)
 	unlink(path);
 	assert_non_null(w->conf);
 	static const char *const own[] = { "pepsi", "HOSTNAME", "mx.example.test", "pepsi", "LOCAL_DOMAINS",
-		"example.test *.sub.test", "pepsi", "RELAY_NETWORKS", "192.0.2.0/24", NULL };
+		"example.test *.sub.test", "pepsi", "RELAY_NETWORKS", "192.0.2.0/24",
+		/* tests of other things send a lot from one address */
+		"listener-mx", "MESSAGES_PER_MINUTE", "0", "listener-mx", "CONNECTIONS_PER_MINUTE", "0", NULL };
 	for (const char *const *o = own; *o; o += 3)
 		assert_int_equal(config_set(w->conf, o[0], o[1], o[2]), 0);
 	assert_int_equal(config_set(w->conf, "pepsi", "STATE_DIR", w->dir), 0);
@@ -204,7 +212,7 @@ static struct world *make(const char *const *options, unsigned ways)
 	assert_non_null(w->in);
 	config_faults_free(faults);
 	struct admission_backend be = { reserve_ids, admit, w, admit_large, ways };
-	struct ingress_sink sink = { w, sink_reserve, sink_unreserve, sink_hand_off, sink_wake };
+	struct ingress_sink sink = { w, sink_reserve, sink_unreserve, sink_hand_off, sink_wake, sink_due };
 	assert_int_equal(ingress_start_with(w->in, w->base, &be, &sink), 0);
 	ingress_database(w->in, true);
 	world_turn(w);
