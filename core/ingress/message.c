@@ -91,7 +91,10 @@ static void put_wishes(struct buf *out, const struct smtp_transaction *tx)
 
 int message_take(struct message *m, const struct smtp_transaction *tx)
 {
-	size_t n = tx->mail_from.n;
+	char user[32] = "";
+	if (m->session->user_known && tx->once.n) /* users cannot meet each other's keys */
+		snprintf(user, sizeof user, "%u:", (unsigned)m->session->uid);
+	size_t n = tx->mail_from.n + strlen(user) + tx->once.n;
 	for (unsigned i = 0; i < tx->n_rcpts; i++)
 		n += tx->rcpts[i].address.n;
 	m->text = BUF_INIT(n);
@@ -108,6 +111,11 @@ int message_take(struct message *m, const struct smtp_transaction *tx)
 	for (unsigned i = 0; i < tx->n_rcpts; i++) {
 		m->rcpts[i] = str_n(m->text.p + m->text.n, tx->rcpts[i].address.n);
 		buf_adds(&m->text, tx->rcpts[i].address);
+	}
+	m->once = str_n(m->text.p + m->text.n, *user ? strlen(user) + tx->once.n : 0);
+	if (*user) {
+		buf_addz(&m->text, user);
+		buf_adds(&m->text, tx->once);
 	}
 	m->n_rcpts = tx->n_rcpts;
 	m->smtputf8 = tx->smtputf8;
@@ -190,6 +198,11 @@ static void put_state(struct buf *out, const struct message *m, const struct ses
 	json_put_member(out, "listener", str_from(s->terms->name));
 	if (s->login.n)
 		json_put_member(out, "account", buf_str(&s->login));
+	if (s->user_known) {
+		json_put_member(out, "account", str_from(m->sender_key));
+		json_put_key(out, "uid");
+		buf_addf(out, "%u", (unsigned)s->uid);
+	}
 	if (s->tls_protocol)
 		put_tls(out, s);
 	if (s->via)
@@ -210,10 +223,12 @@ static void put_state(struct buf *out, const struct message *m, const struct ses
 int message_compose(struct message *m, int64_t now_us)
 {
 	const struct session *s = m->session;
-	char id[24], tls[128] = "", with[16];
+	char id[24], tls[128] = "", with[16], user[32] = "";
 	snprintf(id, sizeof id, "%lld", (long long)m->id);
 	if (s->tls_protocol)
 		snprintf(tls, sizeof tls, "%s %s %d bits", s->tls_protocol, s->tls_cipher, s->tls_bits);
+	if (s->user_known)
+		snprintf(user, sizeof user, "userid %u", (unsigned)s->uid);
 	m->received_at = now_us;
 	m->headers = BUF_INIT(m->spool.head.n + 4096);
 	m->state = BUF_INIT(STATE_MAX);
@@ -221,6 +236,7 @@ int message_compose(struct message *m, int64_t now_us)
 		.helo = buf_str(&s->helo),
 		.ip = net_addr_is_ip(&s->peer) ? str_from(s->peer.text) : STR_NULL,
 		.rdns = buf_str(&s->rdns),
+		.user = str_from(user),
 		.protocol = protocol(s, m->smtputf8, with),
 		.tls = str_from(tls),
 		.hostname = str_from(s->terms->hostname),
@@ -232,11 +248,13 @@ int message_compose(struct message *m, int64_t now_us)
 	if (!buf_room(&m->headers, m->spool.head.n + 512) || mail_received_write(&m->headers, &r) ||
 	    buf_adds(&m->headers, buf_str(&m->spool.head)))
 		return -1;
-	put_state(&m->state, m, s);
-	if (s->login.n)
+	if (s->user_known)
+		snprintf(m->sender_key, sizeof m->sender_key, "uid:%u", (unsigned)s->uid);
+	else if (s->login.n)
 		snprintf(m->sender_key, sizeof m->sender_key, "%.*s", STR_ARG(buf_str(&s->login)));
 	else
 		net_addr_sender_key(&s->peer, m->sender_key);
+	put_state(&m->state, m, s);
 	return m->state.failed ? -1 : 0;
 }
 
@@ -258,6 +276,7 @@ void message_row(const struct message *m, struct str body, struct store_message 
 		.state = buf_str(&m->state),
 		.headers = buf_str(&m->headers),
 		.body = body,
+		.once = m->once,
 	};
 }
 

@@ -26,6 +26,7 @@ struct message {
 	size_t n_rcpts;
 	struct buf dsn;          /* state.dsn as JSON, or empty */
 	struct buf wishes;       /* members of the state: hold, deliver_by, priority, require_tls; or empty */
+	struct str once;         /* "uid:key" of a message that is to be made once only, or empty */
 	bool smtputf8, chunked;
 	enum smtp_body body;
 	/* made when the id is known */

@@ -41,6 +41,9 @@ struct session {
 	struct reverse *reverse;     /* looking up the name of peer, or what came of it; NULL: not looked up */
 	bool held;                   /* the banner waits for that */
 	bool relay;                  /* client in RELAY_NETWORKS */
+	bool user_known;             /* a user of this machine: uid, as the kernel tells it */
+	uid_t uid;
+	int sender_ok;               /* local.c: may name any sender: 1, only own ones: -1, not looked at: 0 */
 	bool helo_told;              /* by XCLIENT: what the proxy itself says in EHLO is not the client's name */
 	bool has_spool;              /* message.spool is in use */
 	bool awaiting;               /* the database has the message */

@@ -2,6 +2,8 @@
  * are what only trying shows: a certificate that cannot be read. */
 #include "settings.h"
 
+#include "local.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -188,12 +190,13 @@ static int read_tls(struct terms *t, const struct config *c, const struct ingres
 
 static void read_protocol(struct terms *t, const struct config *c)
 {
-	static const char *const names[] = { "smtp", "submission", "submissions", "lmtp" };
+	static const char *const names[] = { "smtp", "submission", "submissions", "lmtp", "local" };
 	const char *set = config_str(c, t->section, "PROTOCOL"), *auth = config_str(c, t->section, "AUTH");
-	for (unsigned i = 0; i < 4; i++)
+	for (unsigned i = 0; i < 5; i++)
 		if (set && str_ieq(str_from(set), str_from(names[i])))
 			t->protocol = (enum protocol)i;
 	t->lmtp = t->protocol == PROTOCOL_LMTP;
+	t->user_known = t->protocol == PROTOCOL_LOCAL;
 	t->implicit_tls = t->protocol == PROTOCOL_SUBMISSIONS;
 	t->need_auth = t->implicit_tls || t->protocol == PROTOCOL_SUBMISSION;
 	t->auth_text = strdup(auth ? auth : t->need_auth ? "plain login scram-sha-256 scram-sha-256-plus" : "");
@@ -228,6 +231,10 @@ struct terms *terms_new(const struct config *c, const char *section, const struc
 		read_protocol(t, c);
 	if (!t->section || !t->name || !t->local || !t->relay || !t->postmaster || !t->proxy || !t->xclient || !t->auth) {
 		config_fault_add(faults, "", 0, false, "[%s]: out of memory", section);
+		terms_unref(t);
+		return NULL;
+	}
+	if (t->user_known && local_senders_read(t, c, faults)) {
 		terms_unref(t);
 		return NULL;
 	}
@@ -274,6 +281,7 @@ void terms_unref(struct terms *t)
 	free(t->name);
 	free(t->hostname);
 	config_domains_free(t->local);
+	local_senders_free(t->senders);
 	config_networks_free(t->relay);
 	config_networks_free(t->proxy);
 	config_networks_free(t->xclient);

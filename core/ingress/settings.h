@@ -9,7 +9,7 @@
 #include "proto/smtp/server.h"
 #include "supply.h"
 
-enum protocol { PROTOCOL_SMTP, PROTOCOL_SUBMISSION, PROTOCOL_SUBMISSIONS, PROTOCOL_LMTP };
+enum protocol { PROTOCOL_SMTP, PROTOCOL_SUBMISSION, PROTOCOL_SUBMISSIONS, PROTOCOL_LMTP, PROTOCOL_LOCAL };
 
 struct terms {
 	unsigned refs;
@@ -28,6 +28,8 @@ struct terms {
 	int64_t reverse_wait_us; /* so long the banner waits for it */
 	enum protocol protocol;
 	bool lmtp;
+	bool user_known;       /* local: clients of a unix socket, whose user the kernel tells (local.c) */
+	struct local_senders *senders; /* … who may name any sender; NULL: everybody */
 	bool implicit_tls;     /* the connection begins with the handshake (RFC 8314) */
 	bool need_auth;        /* submission, submissions: nobody sends without having signed in */
 	const char *auth;      /* mechanisms of AUTH, lower case, blank-separated; "": none. Offered inside TLS only, never outside */

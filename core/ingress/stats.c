@@ -57,6 +57,8 @@ void ingress_metrics(struct ingress *in, struct buf *out)
 	for (unsigned i = IPREV_PASS; i <= IPREV_PERMERROR; i++)
 		buf_addf(out, "pepsi_smtp_iprev_total{result=\"%s\"} %llu\n", iprev_result_name((enum iprev_result)i),
 		    (unsigned long long)in->iprev[i]);
+	counter(out, "smtp_local_accepted_total", "Messages of users of this machine committed (pepsi-sendmail)", in->local_accepted);
+	counter(out, "smtp_local_repeats_total", "Messages of users of this machine that had been taken before", in->local_repeats);
 	counter(out, "smtp_proxied_total", "Connections with a PROXY header", in->proxied_total);
 	certificates_metrics(in, out);
 	counter(out, "smtp_clients_gone_total", "Clients gone between their final dot and the answer", in->orphans);
@@ -86,11 +88,12 @@ void ingress_status(struct ingress *in, struct buf *out)
 	    "\"timeouts\":%llu,"
 	    "\"database\":%s,\"draining\":%s,\"message_memory\":%zu,\"waiting\":%u,\"in_flight\":%u,"
 	    "\"batches\":%llu,"
-	    "\"rows\":%llu,\"signin\":",
+	    "\"rows\":%llu,\"local\":{\"accepted\":%llu,\"repeats\":%llu},\"signin\":",
 	    (unsigned long long)in->connections, in->n_sessions, (unsigned long long)in->accepted,
 	    (unsigned long long)in->octets, (unsigned long long)rejected, (unsigned long long)in->timeouts,
 	    in->database_up ? "true" : "false", in->draining ? "true" : "false", in->house.used, a.waiting,
-	    a.in_flight, (unsigned long long)a.batches, (unsigned long long)a.rows);
+	    a.in_flight, (unsigned long long)a.batches, (unsigned long long)a.rows, (unsigned long long)in->local_accepted,
+	    (unsigned long long)in->local_repeats);
 	if (in->auth)
 		auth_status(in->auth, out);
 	else

@@ -41,6 +41,7 @@ struct smtp_client;
 #define SMTP_CAP_ENHANCEDSTATUSCODES (1u << 6)
 #define SMTP_CAP_STARTTLS (1u << 7)
 #define SMTP_CAP_CHUNKING (1u << 8) /* known, not used */
+#define SMTP_CAP_XONCE (1u << 9)    /* ours (extensions.h) */
 
 /* Limits on what a peer can make us keep. RFC 5321 §4.5.3.1.5 has 512 octets a line; real servers pass that. */
 enum {
@@ -116,6 +117,8 @@ struct smtp_client_msg { /* the caller's, unchanged until SMTP_CEV_DONE */
 	bool body_8bit;       /* the sender declared BODY=8BITMIME; content with 8-bit octets counts as declared */
 	bool body_binary;     /* the sender declared BODY=BINARYMIME: only what is text all the same is sent, as 8BITMIME */
 	bool smtputf8;        /* the sender declared SMTPUTF8 */
+	bool whole;           /* when a recipient is refused for now (4xx) the others do not get it either: all are TRANSIENT then */
+	struct str once;      /* key that makes the message unique, for XONCE; empty: none. Left out where the peer has none */
 	struct str ret, envid; /* RFC 3461: "FULL" or "HDRS"; xtext; empty: none */
 	struct smtp_client_rcpt *rcpts;
 	size_t n_rcpts;

@@ -78,6 +78,7 @@ void client_caps_line(struct str line, unsigned *caps, uint64_t *size)
 		{ STR_INIT("ENHANCEDSTATUSCODES"), SMTP_CAP_ENHANCEDSTATUSCODES },
 		{ STR_INIT("STARTTLS"), SMTP_CAP_STARTTLS },
 		{ STR_INIT("CHUNKING"), SMTP_CAP_CHUNKING },
+		{ STR_INIT("XONCE"), SMTP_CAP_XONCE },
 	};
 	struct str word, arg;
 	uint64_t n;
