@@ -323,6 +323,41 @@ static void run_stop(struct control_peer *c)
 		a->source.stop(a->source.arg);
 }
 
+/* --- recipients */
+
+static void on_recipient(void *arg, const char *answer, const char *source)
+{
+	struct control_peer *c = redeem(arg);
+	if (!c)
+		return;
+	struct buf b = BUF_INIT(32 * 1024);
+	buf_addz(&b, "{\"recipient\":");
+	admin_json_stringz(&b, c->req.recipient);
+	buf_addz(&b, ",\"answer\":");
+	admin_json_stringz(&b, answer);
+	buf_addz(&b, ",\"source\":");
+	admin_json_stringz(&b, source);
+	buf_addc(&b, '}');
+	if (b.failed)
+		control_answer_error(c, "out of memory", "");
+	else
+		control_answer(c, buf_z(&b));
+	buf_free(&b);
+	control_go(c);
+}
+
+static void run_recipient(struct control_peer *c)
+{
+	struct admin_ticket *t = ask(c);
+	const struct admin_source *src = &c->p.a->source;
+	if (!t)
+		return;
+	if (src->recipient)
+		src->recipient(src->arg, str_from(c->req.recipient), on_recipient, t);
+	else
+		on_recipient(t, "away", "");
+}
+
 void control_cmd_run(struct control_peer *c)
 {
 	if ((c->req.flags & CONTROL_DATABASE) && !admin_db_up(c->p.a)) {
@@ -361,6 +396,9 @@ void control_cmd_run(struct control_peer *c)
 		break;
 	case CONTROL_STOP:
 		run_stop(c);
+		break;
+	case CONTROL_RECIPIENT_TEST:
+		run_recipient(c);
 		break;
 	}
 }

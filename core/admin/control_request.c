@@ -44,6 +44,7 @@ static const struct command {
 	{ "dns", CONTROL_DNS, 0, ARG_NAME | ARG_TYPE },
 	{ "reload", CONTROL_RELOAD, CONTROL_CHANGES, 0 },
 	{ "stop", CONTROL_STOP, CONTROL_CHANGES, 0 },
+	{ "recipient.test", CONTROL_RECIPIENT_TEST, 0, ARG_RECIPIENT },
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
@@ -165,6 +166,8 @@ static int check_whole(const struct control_request *r, struct fault *f)
 	bool filter = r->stage || r->status || r->sender || r->recipient;
 	if ((r->cmd == CONTROL_QUEUE_SHOW || r->cmd == CONTROL_QUEUE_CAT) && r->n_ids != 1)
 		return fail(f, "%s needs exactly one id", r->name);
+	if (r->cmd == CONTROL_RECIPIENT_TEST && !r->recipient)
+		return fail(f, "%s needs the recipient", r->name);
 	if (r->cmd == CONTROL_QUEUE_SET_STAGE && !r->to)
 		return fail(f, "%s needs the stage to go to", r->name);
 	if (r->cmd == CONTROL_DNS && (!r->name_asked || !r->type))

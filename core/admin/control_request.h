@@ -25,6 +25,7 @@ enum control_cmd {
 	CONTROL_DNS,
 	CONTROL_RELOAD,
 	CONTROL_STOP,
+	CONTROL_RECIPIENT_TEST,
 };
 
 #define CONTROL_OPEN 1u      /* anybody who can connect may ask */

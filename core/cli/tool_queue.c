@@ -157,6 +157,51 @@ static void print_value(const char *key, struct json_object *v, unsigned depth)
 	putchar('\n');
 }
 
+static void say_text(const char *before, struct str s)
+{
+	if (s.n) {
+		fputs(before, stdout);
+		cli_text_print(stdout, s);
+	}
+}
+
+/* What the dispatcher noted of the workers that this message cost (pepsi.state(7)), in words, before all else is shown. */
+static void print_culprit(struct json_object *row)
+{
+	struct json_object *state = NULL, *error = NULL, *report = NULL, *frames = NULL;
+	if (!json_object_object_get_ex(row, "state", &state) || !json_object_object_get_ex(state, "dispatch_error", &error) ||
+	    !json_object_is_type(error, json_type_object))
+		return;
+	printf("%-16s ", "culprit");
+	printf("%" PRId64 " crashes, %" PRId64 " overruns", cli_json_int(error, "crashes"), cli_json_int(error, "overruns"));
+	say_text(", the last at ", cli_json_text(error, "at"));
+	putchar('\n');
+	if (!json_object_object_get_ex(error, "report", &report) || !json_object_is_type(report, json_type_object))
+		return;
+	printf("%-16s ", "");
+	say_text("stage ", cli_json_text(report, "stage"));
+	say_text(" in a worker of ", cli_json_text(report, "worker_stage"));
+	say_text(", ", cli_json_text(report, "program"));
+	say_text(" ", cli_json_text(report, "version"));
+	say_text(": ", cli_json_text(report, "what"));
+	putchar('\n');
+	int64_t held = cli_json_int(report, "held");
+	if (held > 1) {
+		printf("%-16s named by the worker's page among %" PRId64 " messages in flight", "", held);
+		putchar('\n');
+	} else if (held == 1) {
+		printf("%-16s it was alone with its worker\n", "");
+	}
+	if (!json_object_object_get_ex(report, "backtrace", &frames) || !json_object_is_type(frames, json_type_array))
+		return;
+	for (size_t i = 0; i < json_object_array_length(frames); i++) {
+		struct json_object *f = json_object_array_get_idx(frames, i);
+		printf("%-16s ", "");
+		say_text("  ", json_object_is_type(f, json_type_string) ? str_from(json_object_get_string(f)) : STR_NULL);
+		putchar('\n');
+	}
+}
+
 int tool_queue_show(struct cli *c)
 {
 	struct json_object *args = one_id(c);
@@ -168,6 +213,7 @@ int tool_queue_show(struct cli *c)
 	if (c->json || !json_object_is_type(o, json_type_object)) {
 		cli_json_print(o);
 	} else {
+		print_culprit(o);
 		json_object_object_foreach(o, key, v)
 			print_value(key, v, 0);
 	}

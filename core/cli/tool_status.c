@@ -65,6 +65,20 @@ static void print_stages(struct json_object *stages)
 	cli_table_print(&t, stdout);
 }
 
+/* Who was refused, where anybody was. */
+static void print_abuse(struct json_object *ingress)
+{
+	static const char *const keys[] = { "connections", "rate", "early_talk", "unknown_recipient", "harvest", "dnsbl", "greylist", "tarpitted" };
+	struct json_object *o = NULL;
+	int64_t sum = 0;
+	if (!json_object_object_get_ex(ingress, "abuse", &o) || !json_object_is_type(o, json_type_object))
+		return;
+	for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+		sum += cli_json_int(o, keys[i]);
+	if (sum)
+		print_counts("refused", o, keys, sizeof keys / sizeof *keys);
+}
+
 /* Only those that want attention. */
 static void print_certificates(struct json_object *ingress)
 {
@@ -106,6 +120,24 @@ static void print_signin(struct json_object *ingress)
 	print_counts("sign-ins", s, keys, sizeof keys / sizeof *keys);
 	if (!is_true(s, "up"))
 		puts("          not possible at the moment: the admin child is away");
+}
+
+/* A line for each stage before acceptance. */
+static void print_before(struct json_object *ingress)
+{
+	static const char *const keys[] = { "passed", "rejected", "deferred", "discarded", "failed", "waiting", "busy" };
+	struct json_object *all = NULL;
+	if (!json_object_object_get_ex(ingress, "before", &all) || !json_object_is_type(all, json_type_array))
+		return;
+	for (size_t i = 0; i < json_object_array_length(all); i++) {
+		struct json_object *p = json_object_array_get_idx(all, i);
+		fputs("before    stage ", stdout);
+		cli_text_print(stdout, cli_json_text(p, "stage"));
+		fputs(": ", stdout);
+		for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+			printf("%s%s %" PRId64, k ? ", " : "", keys[k], cli_json_int(p, keys[k]));
+		putchar('\n');
+	}
 }
 
 static void print_dns(struct json_object *dns)
@@ -151,6 +183,8 @@ static void print_status(struct json_object *o)
 		    (cli_json_int(local, "accepted") || cli_json_int(local, "repeats")))
 			print_counts("local", local, local_keys, 2);
 		print_signin(ingress);
+		print_before(ingress);
+		print_abuse(ingress);
 		print_certificates(ingress);
 	}
 	if (json_object_object_get_ex(o, "dns", &dns) && json_object_is_type(dns, json_type_object))

@@ -105,6 +105,7 @@ void check_listener(struct check *k, const struct config_section *s)
 	if ((mode || group) && !sockets)
 		check_fault(k, s, mode ? mode : group, true, "%s has no effect: BIND names no unix socket", mode ? "SOCKET_MODE" : "SOCKET_GROUP");
 	check_exposure(k, s, bind);
+	check_before_accept(k, s);
 }
 
 struct address {

@@ -1,6 +1,7 @@
 /* schema_check(), stages: their modules, the references between them, and the graph these make. */
 #include "check_internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 bool check_is_stage(const struct config_section *s)
@@ -130,6 +131,51 @@ static void report_loop(struct check *k, const struct config_section *start)
 		check_fault(k, start, check_entry(start, "NEXT_STAGE"), false, "a loop of NEXT_STAGEs without a way out: %s%s",
 		    buf_z(&path), start->name + strlen("stage-"));
 	buf_free(&path);
+}
+
+enum { BEFORE_MAX = 16, STAGE_NAME_MAX = 63 };
+
+static void check_before_stage(struct check *k, const struct config_section *listener, const struct config_entry *e, struct str name)
+{
+	char z[STAGE_NAME_MAX + 1];
+	struct buf near = BUF_INIT(512);
+	snprintf(z, sizeof z, "%.*s", (int)(name.n < STAGE_NAME_MAX ? name.n : STAGE_NAME_MAX), name.p);
+	const struct config_section *s = name.n <= STAGE_NAME_MAX ? check_stage_section(k, z) : NULL;
+	const struct module_info *m = s ? check_module(k, s) : NULL;
+	if (!s) {
+		check_suggest(&near, z, k->stages, k->n_stages);
+		check_fault(k, listener, e, false, "%s: there is no [stage-%s]%s", e->option, z, buf_z(&near));
+	} else if (str_ieq(str_from(z), STR("init"))) {
+		check_fault(k, listener, e, false, "%s: init is where accepted mail begins; make a section of its own with the same PROGRAM", e->option);
+	} else if (m && !m->error && m->caps & (PEPSI_CAP_DELIVER | PEPSI_CAP_BOUNCE)) {
+		check_fault(k, listener, e, false, "%s: [stage-%s] runs %s, which %s: nothing may be sent before the message is accepted",
+		    e->option, z, m->name ? m->name : "a module", m->caps & PEPSI_CAP_DELIVER ? "delivers" : "makes bounces");
+	}
+	buf_free(&near);
+}
+
+void check_before_accept(struct check *k, const struct config_section *listener)
+{
+	static const char *const others[] = { "BEFORE_ACCEPT_TIMEOUT", "BEFORE_ACCEPT_FAILURE", "BEFORE_ACCEPT_AUTHENTICATED" };
+	const struct config_entry *e = check_entry(listener, "BEFORE_ACCEPT"), *other;
+	struct str rest = e ? str_from(e->v.value) : STR_NULL, seen[BEFORE_MAX], w;
+	size_t n = 0;
+	while (str_word(&rest, " \t,", &w)) {
+		for (size_t i = 0; i < n; i++)
+			if (str_ieq(seen[i], w)) {
+				check_fault(k, listener, e, false, "%s names %.*s twice", e->option, STR_ARG(w));
+				return;
+			}
+		if (n == BEFORE_MAX) {
+			check_fault(k, listener, e, false, "%s names more than %d stages", e->option, BEFORE_MAX);
+			return;
+		}
+		seen[n++] = w;
+		check_before_stage(k, listener, e, w);
+	}
+	for (size_t i = 0; i < sizeof others / sizeof *others && !n; i++)
+		if ((other = check_entry(listener, others[i])))
+			check_fault(k, listener, other, true, "%s has no effect without BEFORE_ACCEPT", others[i]);
 }
 
 void check_stages(struct check *k)

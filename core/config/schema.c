@@ -2,6 +2,7 @@
  * for the overlay and for modules' options alike. */
 #include "schema.h"
 #include "config_internal.h"
+#include "proto/dns/dnsbl.h"
 
 #include <arpa/inet.h>
 #include <inttypes.h>
@@ -234,6 +235,28 @@ static int server_word(struct str w, struct buf *why)
 	return good ? 0 : -1;
 }
 
+static int recipients_word(struct str w, struct buf *why)
+{
+	static const char *const words[] = { "any", "table", "aliases", "system" };
+	if (str_istarts(w, STR("file:")) && w.n > 5)
+		return 0;
+	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+		if (str_ieq(w, str_from(words[i])))
+			return 0;
+	say(why, "\"%.*s\" is no source of recipients; write any, table, aliases, system or file:/PATH", STR_ARG(w));
+	return -1;
+}
+
+static int dns_list_word(struct str w, bool allow, struct buf *why)
+{
+	struct dnsbl_list l;
+	const char *bad;
+	if (dnsbl_parse(w, allow, &l, &bad) == 0)
+		return 0;
+	say(why, "\"%.*s\": %s", STR_ARG(w), bad);
+	return -1;
+}
+
 static int list_word(const struct pepsi_option *o, struct str w, struct buf *why)
 {
 	char domain[CONFIG_DOMAIN_MAX + 2];
@@ -254,6 +277,10 @@ static int list_word(const struct pepsi_option *o, struct str w, struct buf *why
 		return bind_word(o, w, why);
 	if (own_flags(o) & SCHEMA_F_SERVERS)
 		return server_word(w, why);
+	if (own_flags(o) & SCHEMA_F_RECIPIENTS)
+		return recipients_word(w, why);
+	if (own_flags(o) & (SCHEMA_F_DNSBL | SCHEMA_F_DNSWL))
+		return dns_list_word(w, own_flags(o) & SCHEMA_F_DNSWL, why);
 	return choice(o, w, why);
 }
 

@@ -19,6 +19,9 @@
 #define SCHEMA_F_CONNINFO (1u << 23)  /* STRING: a libpq connection string; its password is masked when shown */
 #define SCHEMA_F_SOCKETS (1u << 24)   /* with SCHEMA_F_BIND: also unix:/PATH and systemd:NAME */
 #define SCHEMA_F_SERVERS (1u << 25)   /* LIST of numeric addresses, each with or without a port */
+#define SCHEMA_F_RECIPIENTS (1u << 26) /* LIST of sources of recipients */
+#define SCHEMA_F_DNSBL (1u << 27)     /* LIST of block lists in the DNS */
+#define SCHEMA_F_DNSWL (1u << 28)     /* … of allow lists */
 #define SCHEMA_F_ALL 0xffff0000u
 
 struct schema_section {

@@ -25,7 +25,7 @@
 /* ---- channel.c: SOCK_SEQPACKET, fixed-size messages, at most one descriptor with each */
 enum channel_op {
 	/* reactor → spawner */
-	CH_START = 1,   /* token, stage: a worker, please */
+	CH_START = 1,   /* token, stage, status = CH_START_*: a worker, please */
 	CH_KILL,        /* pid, status = signal */
 	CH_READY,       /* mail is accepted: tell the service manager */
 	CH_RELOAD,      /* an operator asks */
@@ -40,6 +40,7 @@ enum channel_op {
 	CH_STOP,        /* drain and leave */
 	CH_SIGNIN,      /* descriptor: the reactor's end of a (new) admin child's channel */
 };
+enum { CH_START_PIPELINE, CH_START_BEFORE }; /* before: one that judges messages which are not accepted yet */
 struct channel_msg {
 	uint32_t op, token;
 	int32_t pid, status;

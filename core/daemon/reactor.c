@@ -35,7 +35,7 @@ enum {
 	ROTATE_IDLE_MS = 2000,
 };
 
-enum { DB_ADMISSION, DB_LARGE_1, DB_LARGE_2, DB_DISPATCH, DB_LISTEN, DB_VIEWS, DB_COUNT };
+enum { DB_ADMISSION, DB_LARGE_1, DB_LARGE_2, DB_DISPATCH, DB_LISTEN, DB_VIEWS, DB_LOOKUPS, DB_COUNT };
 
 struct waiting_reload {
 	SLIST_ENTRY(waiting_reload) link;
@@ -64,8 +64,8 @@ struct reactor {
 	SLIST_HEAD(, waiting_reload) reloads;
 };
 
-static const char *const db_name[DB_COUNT] = { "admission", "admission_large_1", "admission_large_2", "dispatch", "listen", "views" };
-static const char *const db_role[DB_COUNT] = { "pepsi-ingress", "pepsi-ingress", "pepsi-ingress", "pepsi", "pepsi", "pepsi" };
+static const char *const db_name[DB_COUNT] = { "admission", "admission_large_1", "admission_large_2", "dispatch", "listen", "views", "lookups" };
+static const char *const db_role[DB_COUNT] = { "pepsi-ingress", "pepsi-ingress", "pepsi-ingress", "pepsi", "pepsi", "pepsi", "pepsi-ingress" };
 
 static void tell_spawner(struct reactor *r, const struct channel_msg *m)
 {
@@ -145,8 +145,10 @@ static void db_state(void *arg, struct store_conn *c, bool up, const char *err)
 		ingress_database(r->ingress, up);
 	else if (i == DB_DISPATCH)
 		dispatch_database(r->dispatch, up);
-	else if (i == DB_LISTEN && up)
-		dispatch_wake(r->dispatch, NULL); /* what was notified meanwhile was missed */
+	if ((i == DB_LISTEN || i == DB_LOOKUPS) && up)
+		ingress_recipients_changed(r->ingress); /* what was notified meanwhile was missed */
+	if (i == DB_LISTEN && up)
+		dispatch_wake(r->dispatch, NULL); /* likewise */
 	if (up)
 		say_ready(r);
 }
@@ -157,6 +159,8 @@ static void on_notify(void *arg, const char *channel, const char *payload)
 	(void)payload;
 	if (strcmp(channel, "workqueue") == 0) {
 		dispatch_wake(r->dispatch, NULL);
+	} else if (strcmp(channel, "recipient_changed") == 0) {
+		ingress_recipients_changed(r->ingress);
 	} else if (strcmp(channel, "config_changed") == 0) {
 		log_info(NULL, "event=config-changed hint=\"retiring workers\"");
 		dispatch_reload(r->dispatch, r->config);
@@ -165,20 +169,21 @@ static void on_notify(void *arg, const char *channel, const char *payload)
 
 static int open_databases(struct reactor *r)
 {
-	static const char *const channels[] = { "workqueue", "config_changed" };
-	static const char *const app[DB_COUNT] = { "pepsi admission", "pepsi admission large 1", "pepsi admission large 2", "pepsi dispatch", "pepsi listen", "pepsi views" };
+	static const char *const channels[] = { "workqueue", "config_changed", "recipient_changed" };
+	static const char *const app[DB_COUNT] = { "pepsi admission", "pepsi admission large 1", "pepsi admission large 2", "pepsi dispatch", "pepsi listen", "pepsi views", "pepsi lookups" };
 	char conninfo[1024];
 	if (boot_conninfo(r->config, r->table, conninfo, sizeof conninfo))
 		return -1;
 	for (int i = 0; i < DB_COUNT; i++) {
 		struct store_params p = { .conninfo = conninfo, .role = r->table->embedded ? db_role[i] : NULL,
 			.set_role = r->table->embedded ? NULL : db_role[i], .name = app[i],
-			.async_commit = i == DB_DISPATCH && !config_int(r->config, "pepsi-postgres", "DURABLE_COMPLETION") };
+			/* the greylist may forget the last second */
+			.async_commit = i == DB_LOOKUPS || (i == DB_DISPATCH && !config_int(r->config, "pepsi-postgres", "DURABLE_COMPLETION")) };
 		r->db[i] = store_conn_open(r->base, &p, db_state, r);
 		if (!r->db[i])
 			return -1;
 	}
-	return store_conn_listen(r->db[DB_LISTEN], channels, 2, on_notify, r);
+	return store_conn_listen(r->db[DB_LISTEN], channels, 3, on_notify, r);
 }
 
 /* ---- workers, through the spawner */
@@ -186,6 +191,14 @@ static int open_databases(struct reactor *r)
 static void ask_start(void *arg, uint32_t token, const char *stage)
 {
 	struct channel_msg m = { .op = CH_START, .token = token };
+	snprintf(m.stage, sizeof m.stage, "%s", stage);
+	tell_spawner(arg, &m);
+}
+
+/* For stages before acceptance. */
+static void ask_start_before(void *arg, uint32_t token, const char *stage)
+{
+	struct channel_msg m = { .op = CH_START, .token = token, .status = CH_START_BEFORE };
 	snprintf(m.stage, sizeof m.stage, "%s", stage);
 	tell_spawner(arg, &m);
 }
@@ -292,6 +305,25 @@ static void new_grants(struct reactor *r, int fd)
 		take_config(r, NULL);
 }
 
+static void worker_failed(struct reactor *r, uint32_t token)
+{
+	if (token & INGRESS_TOKEN)
+		ingress_worker_failed(r->ingress, token);
+	else
+		dispatch_worker_failed(r->dispatch, token);
+}
+
+/* fd is taken. */
+static void worker_started(struct reactor *r, const struct channel_msg *m, int fd)
+{
+	if (fd < 0)
+		worker_failed(r, m->token);
+	else if (!(m->token & INGRESS_TOKEN))
+		dispatch_worker_started(r->dispatch, m->token, m->pid, fd);
+	else if (!ingress_worker_started(r->ingress, m->token, m->pid, fd))
+		close(fd); /* nobody waits for it any more: it sees the end and leaves */
+}
+
 static void on_channel(evutil_socket_t sock, short what, void *arg)
 {
 	struct reactor *r = arg;
@@ -301,17 +333,15 @@ static void on_channel(evutil_socket_t sock, short what, void *arg)
 	while ((got = channel_recv(sock, &m, &fd)) > 0) {
 		switch (m.op) {
 		case CH_STARTED:
-			if (fd >= 0)
-				dispatch_worker_started(r->dispatch, m.token, m.pid, fd);
-			else
-				dispatch_worker_failed(r->dispatch, m.token);
+			worker_started(r, &m, fd);
 			fd = -1;
 			break;
 		case CH_FAILED:
-			dispatch_worker_failed(r->dispatch, m.token);
+			worker_failed(r, m.token);
 			break;
 		case CH_EXITED:
-			dispatch_worker_exited(r->dispatch, m.pid, m.status);
+			if (!ingress_worker_exited(r->ingress, m.pid, m.status))
+				dispatch_worker_exited(r->dispatch, m.pid, m.status);
 			break;
 		case CH_CONFIG:
 			if (fd >= 0)
@@ -422,6 +452,12 @@ static void src_stop(void *arg)
 	tell_spawner(arg, &m);
 }
 
+static void src_recipient(void *arg, struct str address, void (*done)(void *ctx, const char *answer, const char *source), void *ctx)
+{
+	struct reactor *r = arg;
+	ingress_test_recipient(r->ingress, address, done, ctx);
+}
+
 static const struct config *src_config(void *arg)
 {
 	struct reactor *r = arg;
@@ -527,7 +563,8 @@ static struct event_base *make_loop(void)
 static int run(struct reactor *r)
 {
 	struct dispatch_spawner sp = { r, ask_start, ask_kill };
-	struct admin_source source = { r, src_status, src_metrics, src_healthy, src_wake, src_reload, src_stop, src_config, src_dns };
+	struct admin_source source = { r, src_status, src_metrics, src_healthy, src_wake, src_reload, src_stop, src_config, src_dns, src_recipient };
+	struct ingress_spawner before = { r, ask_start_before, ask_kill };
 	struct ingress_sink sink;
 
 	r->base = make_loop();
@@ -538,6 +575,8 @@ static int run(struct reactor *r)
 		return 1;
 	sink = (struct ingress_sink){ r->dispatch, dispatch_reserve, dispatch_unreserve, dispatch_hand_off, dispatch_wake_sink };
 	ingress_dns(r->ingress, r->dns);
+	ingress_spawner(r->ingress, &before);
+	ingress_lookups(r->ingress, r->db[DB_LOOKUPS]);
 	if (dispatch_start(r->dispatch, r->db[DB_DISPATCH]) ||
 	    ingress_start(r->ingress, r->base, r->db[DB_ADMISSION], &r->db[DB_LARGE_1], 2, &sink) ||
 	    admin_start(r->admin, r->base, r->db[DB_VIEWS], &source))

@@ -172,10 +172,10 @@ static void start_reactor(struct spawner *s)
 		s->signin.at = 1;
 }
 
-static void worker_child(struct spawner *s, const struct table_stage *st, int fd, pid_t parent)
+static void worker_child(struct spawner *s, const struct table_stage *st, int fd, pid_t parent, bool before)
 {
 	char err[200], part[80];
-	snprintf(part, sizeof part, "worker %s", st->name);
+	snprintf(part, sizeof part, "%s %s", before ? "before" : "worker", st->name);
 	log_setup((enum log_level)s->boot->log_level, part);
 	own_name("pepsi-worker");
 	setpgid(0, 0); /* what its module may leave behind is found by this group */
@@ -187,7 +187,7 @@ static void worker_child(struct spawner *s, const struct table_stage *st, int fd
 	if (!c)
 		_exit(1);
 	config_load_secrets(c, NULL);
-	_exit(worker_main(c, st->name, fd));
+	_exit(before ? worker_before_main(c, st->name, fd) : worker_main(c, st->name, fd));
 }
 
 static void start_worker(struct spawner *s, const struct channel_msg *m)
@@ -205,7 +205,7 @@ static void start_worker(struct spawner *s, const struct channel_msg *m)
 		int fd = child_begin(sv[1], NULL);
 		if (fd < 0)
 			_exit(1);
-		worker_child(s, st, fd, parent);
+		worker_child(s, st, fd, parent, m->status == CH_START_BEFORE);
 	}
 	close(sv[1]);
 	if (pid < 0) {

@@ -9,8 +9,8 @@
  * row went to "bounce", that stage is claimed at once.
  *
  * Rows claimed by this process are exactly its flights; when a worker dies its unanswered flights are looked up in the
- * database: gone or elsewhere means done, still running means again. Several at once become suspects and travel alone
- * from then on, so that the one that crashes its worker is found and the others are not blamed. */
+ * database: gone or elsewhere means done, still running means again. The one in hand, which the worker's page names, is blamed;
+ * when it names none, all become suspects and travel alone from then on, so that the one is found and the others are not blamed. */
 #ifndef PEPSI_DISPATCH_DISPATCH_H
 #define PEPSI_DISPATCH_DISPATCH_H
 

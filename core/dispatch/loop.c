@@ -237,6 +237,12 @@ static void sweep(struct dispatch *d, int64_t now)
 	bool promised = false;
 	if (!d->db_up || !d->recovered || d->claiming || d->sweeping || d->stopping)
 		return;
+	TAILQ_FOREACH(st, &d->stages, link)
+		promised |= st->reserved > 0;
+	if (promised && now - d->last_sweep < ORPHAN_SWEEP_US + SWEEP_DRAIN_US) {
+		d->draining = true; /* no more promises for a moment: it is not long from one to the hand-off */
+		return;
+	}
 	int64_t *known = malloc((d->flights.n + d->n_sour + 1) * sizeof *known);
 	if (!known)
 		return;
@@ -244,12 +250,6 @@ static void sweep(struct dispatch *d, int64_t now)
 		known[n++] = (int64_t)id;
 	for (size_t i = 0; i < d->n_sour; i++)
 		known[n++] = d->sour[i].id;
-	TAILQ_FOREACH(st, &d->stages, link)
-		promised |= st->reserved > 0;
-	if (promised && now - d->last_sweep < ORPHAN_SWEEP_US + SWEEP_DRAIN_US) {
-		d->draining = true; /* no more promises for a moment: it is not long from one to the hand-off */
-		return;
-	}
 	d->draining = false;
 	d->last_sweep = now;
 	/* With no place promised, nothing is on its way from a commit to its hand-off, and meanwhile nothing is claimed or promised. */

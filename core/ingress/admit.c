@@ -214,7 +214,7 @@ static int prepare(struct admit *a, struct message *m)
 	/* what may have been taken before is no worker's until the database has said so */
 	if (!m->once.n && message_item(m, &item)) {
 		m->reserved_octets = message_octets(m);
-		m->reserved = a->sink.reserve(a->sink.arg, INGRESS_FIRST_STAGE, m->sender_key, m->reserved_octets);
+		m->reserved = a->sink.reserve(a->sink.arg, message_stage(m), m->sender_key, m->reserved_octets);
 	}
 	return 0;
 }
@@ -222,7 +222,7 @@ static int prepare(struct admit *a, struct message *m)
 static void unprepare(struct admit *a, struct message *m)
 {
 	if (m->reserved)
-		a->sink.unreserve(a->sink.arg, INGRESS_FIRST_STAGE, m->sender_key, m->reserved_octets);
+		a->sink.unreserve(a->sink.arg, message_stage(m), m->sender_key, m->reserved_octets);
 	m->reserved = false;
 }
 

@@ -28,6 +28,7 @@ static void lost(struct auth *a, const char *why)
 	log_warn(NULL, "event=signin-peer-lost error=%s effect=\"sign-ins get 454 until there is another\"", log_qz(why));
 	a->peer_lost++;
 	close_peer(a);
+	recipients_accounts_away(a->in->recipients);
 	auth_peer_gone(a);
 }
 
@@ -109,6 +110,16 @@ void auth_unask(struct exchange *x)
 	buf_free(&b);
 }
 
+int auth_account(struct auth *a, uint64_t id, struct str name)
+{
+	struct buf b = BUF_INIT(1024);
+	struct wire_signin m = { .op = WIRE_SIGNIN_SYSTEM, .id = id, .system = name };
+	/* it waits in no line: who is not asked now is told "not now", and comes again */
+	bool sent = a->fd >= 0 && !a->blocked && !wire_signin_put(&b, &m) && send(a->fd, b.p, b.n, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
+	buf_free(&b);
+	return sent ? 0 : -1;
+}
+
 static void take_offer(struct auth *a, struct str mechanisms)
 {
 	struct str word;
@@ -154,6 +165,9 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 			take_offer(a, m.offer.mechanisms);
 		else if (m.op == WIRE_SIGNIN_COUNTS)
 			take_counts(a, &m.counts);
+		else if (m.op == WIRE_SIGNIN_SYSTEM_IS)
+			recipients_account(a->in->recipients, m.id, m.system_is == WIRE_SYSTEM_YES ? RECIPIENT_YES :
+			    m.system_is == WIRE_SYSTEM_NO ? RECIPIENT_NO : RECIPIENT_AWAY);
 		else if (m.op == WIRE_SIGNIN_CHALLENGE || m.op == WIRE_SIGNIN_OK || m.op == WIRE_SIGNIN_FAIL)
 			auth_answered(a, &m);
 		else {
@@ -177,6 +191,7 @@ void auth_peer(struct auth *a, int fd)
 {
 	if (a->fd >= 0) {
 		close_peer(a);
+		recipients_accounts_away(a->in->recipients);
 		auth_peer_gone(a);
 	}
 	if (fd < 0)

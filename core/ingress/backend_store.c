@@ -1,6 +1,8 @@
 /* Admission into PostgreSQL: the backend that is not a test's. */
 #include "ingress_internal.h"
 
+enum { QUEUE_COUNT_US = 2000000 };
+
 static void reserve_ids(void *ctx, unsigned n, store_ids_fn fn, void *arg)
 {
 	const struct ingress *in = ctx;
@@ -18,6 +20,71 @@ static void admit_large(void *ctx, unsigned way, const struct store_message *msg
 {
 	const struct ingress *in = ctx;
 	store_admit(store_conn_up(in->large[way]) ? in->large[way] : in->admission, msgs, n, fn, arg);
+}
+
+/* --- what is asked before a RCPT is answered */
+
+static bool lookups_up(void *ctx)
+{
+	const struct ingress *in = ctx;
+	return in->lookups && store_conn_up(in->lookups);
+}
+
+static void lookup(void *ctx, const struct str *names, size_t n, const struct str *aliases, size_t n_aliases, store_recipient_row_fn row,
+    store_recipient_done_fn done, void *arg)
+{
+	const struct ingress *in = ctx;
+	store_recipient_lookup(in->lookups, names, n, aliases, n_aliases, row, done, arg);
+}
+
+static int account(void *ctx, uint64_t id, struct str name)
+{
+	const struct ingress *in = ctx;
+	return auth_account(in->auth, id, name);
+}
+
+struct recipient_backend backend_recipients(struct ingress *in)
+{
+	return (struct recipient_backend){ in, lookups_up, lookup, account };
+}
+
+static void ask(void *ctx, const struct store_greylist_key *keys, size_t n, const struct store_greylist_terms *t, store_greylist_fn fn, void *arg)
+{
+	const struct ingress *in = ctx;
+	store_greylist_ask(in->lookups, keys, n, t, fn, arg);
+}
+
+static void sweep(void *ctx, store_number_fn fn, void *arg)
+{
+	const struct ingress *in = ctx;
+	store_greylist_sweep(in->lookups, fn, arg);
+}
+
+struct greylist_backend backend_greylist(struct ingress *in)
+{
+	return (struct greylist_backend){ in, lookups_up, ask, sweep };
+}
+
+static void on_queue_rows(void *arg, enum store_rc rc, int64_t n)
+{
+	struct ingress *in = arg;
+	in->queue_asked = false;
+	if (rc != STORE_OK)
+		return; /* what is known goes on; admission says what it thinks of that database itself */
+	bool was = ingress_queue_full(in);
+	in->queue_rows = n;
+	in->queue_accepted = in->accepted;
+	if (was != ingress_queue_full(in))
+		log_warn(NULL, was ? "event=queue-ok rows=%lld mail=accepted" : "event=queue-full rows=%lld mail=refused", (long long)n);
+}
+
+void backend_count_queue(struct ingress *in, int64_t now_us)
+{
+	if (!in->set.abuse.queue_max || in->queue_asked || now_us - in->queue_us < QUEUE_COUNT_US || !lookups_up(in))
+		return;
+	in->queue_us = now_us;
+	in->queue_asked = true;
+	store_queue_rows(in->lookups, on_queue_rows, in);
 }
 
 int ingress_start(struct ingress *in, struct event_base *base, struct store_conn *admission, struct store_conn *const *large,

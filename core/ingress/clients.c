@@ -1,6 +1,8 @@
 /* Connection counts per client address. The count itself is the map's value, so no entry needs memory of its own. */
 #include "clients.h"
 
+#include "limits.h"
+
 #include <sys/random.h>
 
 void clients_init(struct clients *c)
@@ -17,8 +19,9 @@ void clients_done(struct clients *c)
 
 static uint64_t key(const struct clients *c, const struct net_addr *a)
 {
+	struct net_addr of = c->by_network ? limits_network(a) : *a;
 	/* one to one, so that two clients never share a count */
-	return (net_addr_key(a) ^ c->salt) * UINT64_C(0xff51afd7ed558ccd);
+	return (net_addr_key(&of) ^ c->salt) * UINT64_C(0xff51afd7ed558ccd);
 }
 
 unsigned clients_now(const struct clients *c, const struct net_addr *a)

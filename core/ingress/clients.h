@@ -1,4 +1,4 @@
-/* How many connections each client address has now. IPv6 counts by /64. */
+/* How many connections each client address, or each network, has now. IPv6 counts by /64. */
 #ifndef INGRESS_CLIENTS_H
 #define INGRESS_CLIENTS_H
 
@@ -9,6 +9,7 @@
 
 struct clients {
 	struct map map;
+	bool by_network; /* IPv4 counts by /24 */
 	uint64_t salt; /* random: a peer that owns many networks cannot aim for one slot */
 };
 

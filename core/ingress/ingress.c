@@ -15,9 +15,10 @@
 #include <unistd.h>
 
 enum { REFUSAL_LINES_A_SECOND = 20, SESSION_OCTETS = 16 * 1024, GIVE_BACK_OCTETS = 32 * 1024 * 1024 };
+enum { SWEEP_SEEN = 4000, SWEEP_ENDED = 50 }; /* in one turn of the loop */
 
 const char *const refusal_names[REFUSED_N] = { "relay", "database", "memory", "disk", "headers", "loop", "content",
-	"connections", "address", "row", "drain", "early-talk", "proxy", "auth", "sender" };
+	"connections", "address", "row", "drain", "early-talk", "proxy", "auth", "sender", "before-accept", "recipient", "lookup", "harvest", "rate", "dnsbl", "greylist", "queue" };
 
 /* --- beginning and end --- */
 
@@ -34,8 +35,12 @@ struct ingress *ingress_new(const struct config *c, const struct ingress_supply 
 	}
 	in->resume_tail = &in->resume_head;
 	in->signin_fd = -1;
+	in->config = c;
 	clients_init(&in->clients);
-	shared_settings_read(&in->set, c, faults);
+	clients_init(&in->networks);
+	in->networks.by_network = true;
+	if (shared_settings_read(&in->set, c, faults) == 0 && !(in->limits = limits_new(in->set.abuse.remembered)))
+		config_fault_add(faults, "", 0, false, "out of memory");
 	for (size_t i = 0; (section = config_section(c, i)); i++) {
 		if (!ingress_is_listener(section))
 			continue;
@@ -70,6 +75,7 @@ void ingress_free(struct ingress *in)
 		s->awaiting = false;
 		session_free(s);
 	}
+	before_free(in->before);
 	proxied_free_all(in);
 	auth_free(in->auth);
 	if (in->signin_fd >= 0)
@@ -77,11 +83,15 @@ void ingress_free(struct ingress *in)
 	admit_free(in->admit);
 	listening_free_all(in);
 	net_tickets_unref(in->tickets);
-	struct event *ev[4] = { in->tick, in->resume, in->wake, in->drain_end };
-	for (unsigned i = 0; i < 4; i++)
+	struct event *ev[5] = { in->tick, in->sweep, in->resume, in->wake, in->drain_end };
+	for (unsigned i = 0; i < 5; i++)
 		if (ev[i])
 			event_free(ev[i]);
 	clients_done(&in->clients);
+	clients_done(&in->networks);
+	limits_free(in->limits);
+	recipients_free(in->recipients);
+	greylist_free(in->greylist);
 	shared_settings_done(&in->set);
 	free(in);
 }
@@ -150,25 +160,56 @@ void ingress_resume_later(struct ingress *in, struct session *s)
 	event_active(in->resume, EV_TIMEOUT, 0);
 }
 
+static void sweep_one(struct ingress *in, struct session *s, int64_t now_us, unsigned *ret_ended)
+{
+	const struct terms *t = s->terms;
+	bool late = now_us > s->deadline_us;
+	bool long_gone = t->session_us && now_us - s->started_us > t->session_us && !s->has_spool;
+	if (s->has_spool && !s->awaiting)
+		smtp_server_trim(s->engine); /* once a second; a message that flows does not notice */
+	if (!s->conn || (!late && !long_gone))
+		return;
+	in->timeouts++;
+	++*ret_ended;
+	log_info(&s->log, "event=timeout state=%s session_s=%lld", smtp_server_state_name(s->engine),
+	    (long long)((now_us - s->started_us) / US_PER_S));
+	if (s->awaiting)
+		session_drop(s); /* the outcome is unknown: no answer at all, never a wrong one */
+	else
+		session_shutdown(s, "4.4.2", late ? "Timeout" : "Session has lasted too long");
+}
+
+/* From in->sweep_at on; session_free() moves it on when it goes away. */
+static void sweep_on(struct ingress *in, int64_t now_us)
+{
+	struct timeval soon = { 0, 1000 };
+	unsigned ended = 0;
+	for (unsigned seen = 0; in->sweep_at; seen++) {
+		if (seen == SWEEP_SEEN || ended == SWEEP_ENDED) {
+			/* thousands that came together go together: others get their turn in between */
+			if (!in->sweep || evtimer_add(in->sweep, &soon))
+				in->sweep_at = NULL; /* the next tick begins anew */
+			return;
+		}
+		struct session *s = in->sweep_at;
+		in->sweep_at = s->next;
+		sweep_one(in, s, now_us, &ended);
+	}
+}
+
+static void on_sweep(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	sweep_on(arg, clock_mono_us());
+}
+
 void ingress_sweep(struct ingress *in, int64_t now_us)
 {
-	for (struct session *s = in->sessions, *next; s; s = next) {
-		const struct terms *t = s->terms;
-		bool late = now_us > s->deadline_us;
-		bool long_gone = t->session_us && now_us - s->started_us > t->session_us && !s->has_spool;
-		next = s->next;
-		if (s->has_spool && !s->awaiting)
-			smtp_server_trim(s->engine); /* once a second; a message that flows does not notice */
-		if (!s->conn || (!late && !long_gone))
-			continue;
-		in->timeouts++;
-		log_info(&s->log, "event=timeout state=%s session_s=%lld", smtp_server_state_name(s->engine),
-		    (long long)((now_us - s->started_us) / US_PER_S));
-		if (s->awaiting)
-			session_drop(s); /* the outcome is unknown: no answer at all, never a wrong one */
-		else
-			session_shutdown(s, "4.4.2", late ? "Timeout" : "Session has lasted too long");
-	}
+	if (in->sweep_at && in->sweep && evtimer_pending(in->sweep, NULL))
+		return; /* the one before is not through yet */
+	in->sweep_at = in->sessions;
+	sweep_on(in, now_us);
 }
 
 static void look_at_disk(struct ingress *in)
@@ -205,6 +246,9 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	ingress_sweep(in, now);
 	auth_sweep(in->auth, now);
 	proxied_sweep(in, now);
+	recipients_tick(in->recipients, now);
+	greylist_tick(in->greylist, now);
+	backend_count_queue(in, now);
 	certificates_watch(in, now);
 	give_back(in);
 }
@@ -299,7 +343,7 @@ static void hand_off(struct ingress *in, const struct message *m)
 		/* no descriptor for the body: the worker reads the row from the database */
 		item = (struct wire_item){ .id = m->id };
 	}
-	in->sink.hand_off(in->sink.arg, INGRESS_FIRST_STAGE, m->sender_key, &item, fd);
+	in->sink.hand_off(in->sink.arg, message_stage(m), m->sender_key, &item, fd);
 }
 
 void ingress_admitted(void *arg, struct message *const *msgs, const enum store_rc *rcs, size_t n)
@@ -313,6 +357,8 @@ void ingress_admitted(void *arg, struct message *const *msgs, const enum store_r
 			in->accepted++;
 			in->octets += msgs[i]->spool.size;
 			in->local_accepted += s->user_known;
+			if (!s->exempt && s->terms->abuse.banner_delay_us)
+				limits_good(in->limits, &s->peer);
 		}
 		in->local_repeats += rcs[i] == STORE_REPEAT;
 		if (s->conn) {
@@ -325,7 +371,9 @@ void ingress_admitted(void *arg, struct message *const *msgs, const enum store_r
 		if (m->reserved && rcs[i] == STORE_OK)
 			hand_off(in, m);
 		else if (m->reserved)
-			in->sink.unreserve(in->sink.arg, INGRESS_FIRST_STAGE, m->sender_key, m->reserved_octets);
+			in->sink.unreserve(in->sink.arg, message_stage(m), m->sender_key, m->reserved_octets);
+		else if (rcs[i] == STORE_OK && m->stage[0]) /* a stage before acceptance sent it there */
+			in->sink.wake(in->sink.arg, m->stage);
 		else if (rcs[i] == STORE_OK)
 			wake = true;
 	}
@@ -342,12 +390,30 @@ void ingress_dns(struct ingress *in, struct net_dns *dns)
 	in->dns = dns;
 }
 
+void ingress_recipients_changed(struct ingress *in)
+{
+	if (in->recipients)
+		recipients_changed(in->recipients);
+}
+
+void ingress_lookups(struct ingress *in, struct store_conn *c)
+{
+	in->lookups = c;
+}
+
+bool ingress_queue_full(const struct ingress *in)
+{
+	uint64_t max = in->set.abuse.queue_max;
+	return max && in->queue_rows >= 0 && (uint64_t)in->queue_rows + (in->accepted - in->queue_accepted) >= max;
+}
+
 void ingress_database(struct ingress *in, bool up)
 {
 	if (!in->started || in->database_up == up)
 		return;
 	in->database_up = up;
 	admit_database(in->admit, up);
+	recipients_changed(in->recipients); /* what was notified meanwhile was missed */
 }
 
 /* --- start, reload, drain --- */
@@ -361,6 +427,8 @@ static void use_settings(struct ingress *in)
 		admit_limits(in->admit, in->set.batch_rows, in->set.batch_octets);
 	if (in->auth)
 		auth_settings(in->auth, &in->set.auth);
+	limits_remember(in->limits, in->set.abuse.remembered);
+	greylist_terms(in->greylist, &in->set.abuse.greylist);
 	/* now, as the account that will write into it */
 	if ((mkdir(in->house.dir, 0700) && errno != EEXIST) || access(in->house.dir, W_OK | X_OK))
 		log_error(NULL,
@@ -377,14 +445,26 @@ int ingress_start_with(struct ingress *in, struct event_base *base, const struct
 	in->sink = *sink;
 	in->admit = admit_new(base, be, sink, ingress_admitted, in);
 	in->auth = auth_new(in, &in->set.auth);
+	const struct recipient_backend rb = backend_recipients(in);
+	const struct greylist_backend gb = backend_greylist(in);
+	in->recipients = recipients_new(base, &rb);
+	in->greylist = greylist_new(base, &gb);
 	if (in->auth)
 		auth_peer(in->auth, in->signin_fd);
 	in->signin_fd = -1;
 	in->tick = event_new(base, -1, EV_PERSIST, on_tick, in);
+	in->sweep = evtimer_new(base, on_sweep, in);
 	in->resume = event_new(base, -1, 0, on_resume, in);
 	in->wake = evtimer_new(base, on_wake, in);
-	if (!in->admit || !in->auth || !in->tick || !in->resume || !in->wake || event_add(in->tick, &second))
+	in->before = before_new(in, &in->spawner);
+	if (in->before)
+		before_configure(in->before, in->config);
+	if (!in->recipients || !in->greylist || !in->admit || !in->auth || !in->before || !in->tick || !in->sweep || !in->resume || !in->wake || event_add(in->tick, &second))
 		return -1;
+	/* now, as the account that will read the files again */
+	if (recipients_configure(in->recipients, in->config, &in->set.abuse.recipients, NULL))
+		return -1;
+	in->config = NULL;
 	use_settings(in);
 	look_at_disk(in);
 	for (struct listening *l = in->listening; l; l = l->next)
@@ -393,6 +473,26 @@ int ingress_start_with(struct ingress *in, struct event_base *base, const struct
 	in->started = true;
 	certificates_watch(in, clock_mono_us());
 	return 0;
+}
+
+void ingress_spawner(struct ingress *in, const struct ingress_spawner *sp)
+{
+	in->spawner = *sp;
+}
+
+bool ingress_worker_started(struct ingress *in, uint32_t token, pid_t pid, int fd)
+{
+	return token & INGRESS_TOKEN && in->before && before_worker_started(in->before, token, pid, fd);
+}
+
+bool ingress_worker_failed(struct ingress *in, uint32_t token)
+{
+	return token & INGRESS_TOKEN && in->before && before_worker_failed(in->before, token);
+}
+
+bool ingress_worker_exited(struct ingress *in, pid_t pid, int status)
+{
+	return in->before && before_worker_exited(in->before, pid, status);
 }
 
 void ingress_signin(struct ingress *in, int fd)
@@ -414,11 +514,15 @@ void ingress_reload(struct ingress *in, const struct config *c, const struct ing
 	if (shared_settings_read(&set, c, faults) == 0) {
 		shared_settings_done(&in->set);
 		in->set = set;
-		if (in->started)
+		if (in->started) {
 			use_settings(in);
+			recipients_configure(in->recipients, c, &in->set.abuse.recipients, faults);
+		}
 	}
 	if (in->draining)
 		return; /* its listeners are closed already */
+	if (in->before)
+		before_configure(in->before, c);
 	listening_mark(in);
 	for (size_t i = 0; (section = config_section(c, i)); i++) {
 		if (!ingress_is_listener(section))

@@ -17,6 +17,7 @@
 #include "supply.h"
 
 #include <event2/event.h>
+#include <sys/types.h>
 
 /* What the ingress needs from the dispatcher. */
 struct ingress_sink {
@@ -34,6 +35,15 @@ struct ingress_sink {
 	void (*wake)(void *arg, const char *stage);
 };
 
+/* How worker processes for stages before acceptance (BEFORE_ACCEPT) come and go; filled in by the daemon. */
+struct ingress_spawner {
+	void *arg;
+	/* Asks for one; the answer comes as ingress_worker_started() or _failed() with the same token. */
+	void (*start)(void *arg, uint32_t token, const char *stage);
+	void (*kill)(void *arg, pid_t pid, int sig);
+};
+#define INGRESS_TOKEN 0x80000000u /* in all tokens of the ingress, and in none of the dispatcher's */
+
 struct ingress;
 
 /* Binds the listeners of all [listener-*] sections and reads their certificates (before privileges are dropped; port 25).
@@ -46,10 +56,25 @@ void ingress_check(const struct config *c, struct config_faults *faults);
 uint64_t ingress_octets(const struct ingress *in);
 /* The resolver for sessions; before ingress_start, and it lives longer than the ingress. Without one nothing is looked up. */
 void ingress_dns(struct ingress *in, struct net_dns *dns);
+/* A connection of role pepsi-ingress for what is asked before a RCPT is answered (recipients, greylist): not behind commits, which
+ * wait for the disk. Before ingress_start; owned by the caller. Without one: 451 where it would be needed. */
+void ingress_lookups(struct ingress *in, struct store_conn *c);
+/* The database notified of recipient_changed, or that connection came back. */
+void ingress_recipients_changed(struct ingress *in);
+/* What would a RCPT with this address be told? Answers once, from inside the call or later: "yes", "no", "away", "relay" (not one of
+ * LOCAL_DOMAINS), "invalid", and the source that said so, or "". */
+typedef void (*ingress_test_fn)(void *arg, const char *answer, const char *source);
+void ingress_test_recipient(struct ingress *in, struct str address, ingress_test_fn fn, void *arg);
 /* Begins to accept. admission: connection of role pepsi-ingress, owned by the caller; may be down: 451 then.
  * large: n_large more for large messages, so that small ones do not wait for them; two are put to use. */
 int ingress_start(struct ingress *in, struct event_base *base, struct store_conn *admission, struct store_conn *const *large,
     unsigned n_large, const struct ingress_sink *sink);
+/* Before ingress_start(); without it stages before acceptance have no workers. sp is copied. */
+void ingress_spawner(struct ingress *in, const struct ingress_spawner *sp);
+/* What became of a worker that was asked for, and of one that was there. False: none of ours, nothing was taken. */
+bool ingress_worker_started(struct ingress *in, uint32_t token, pid_t pid, int fd);
+bool ingress_worker_failed(struct ingress *in, uint32_t token);
+bool ingress_worker_exited(struct ingress *in, pid_t pid, int status);
 /* The admin child, which knows who may sign in, listens at the other end of fd (SOCK_SEQPACKET, proto/wire/signin.h; taken,
  * non-blocking), or it is gone: -1. Sign-ins get 454 while there is none. */
 void ingress_signin(struct ingress *in, int fd);

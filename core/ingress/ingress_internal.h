@@ -5,7 +5,11 @@
 
 #include "admit.h"
 #include "auth.h"
+#include "before.h"
+#include "checks.h"
 #include "clients.h"
+#include "dnsbl.h"
+#include "greylist.h"
 #include "ingress.h"
 #include "listening.h"
 #include "proxied.h"
@@ -30,6 +34,14 @@ enum refusal {
 	REFUSED_PROXY,       /* closed: no valid PROXY header where one was due */
 	REFUSED_AUTH,        /* 530 5.7.0: not signed in where that is a must */
 	REFUSED_SENDER,      /* 553 5.7.1: an address of somebody else's */
+	REFUSED_BEFORE,      /* by a stage before acceptance, or because it failed */
+	REFUSED_RECIPIENT,   /* 550 5.1.1: nobody of that name here */
+	REFUSED_LOOKUP,      /* 451 4.3.0: cannot be told who lives here */
+	REFUSED_HARVEST,     /* 421 4.7.0: too many unknown recipients */
+	REFUSED_RATE,        /* 421 4.7.0, 450 4.7.1: too much of one address or network lately */
+	REFUSED_DNSBL,       /* 550 5.7.1, 450 4.7.1: listed */
+	REFUSED_GREYLIST,    /* 450, 451 4.7.1: first time */
+	REFUSED_QUEUE,       /* 452 4.3.1: QUEUE_MAX_ROWS */
 	REFUSED_N
 };
 extern const char *const refusal_names[REFUSED_N];
@@ -50,6 +62,7 @@ enum used {
 
 struct ingress {
 	struct event_base *base;
+	const struct config *config; /* until the start only */
 	struct shared_settings set;
 	struct listening *listening; /* all, in the order of the configuration */
 	struct net_tickets *tickets;
@@ -58,6 +71,8 @@ struct ingress {
 	struct net_dns *dns;         /* NULL: nothing is looked up (tests) */
 	struct admit *admit;
 	struct auth *auth;           /* from the start on */
+	struct before *before;       /* from the start on */
+	struct ingress_spawner spawner;
 	int signin_fd;               /* of an admin child that was there before it; -1 */
 	struct store_conn *admission, *large[ADMIT_LARGE_MAX];
 	bool database_up, started;
@@ -66,11 +81,25 @@ struct ingress {
 	struct session *sessions;    /* all, newest first */
 	unsigned n_sessions;
 	uint64_t next_session;
-	struct clients clients;
+	struct clients clients, networks;
+	struct limits *limits;
+	struct recipients *recipients;
+	struct greylist *greylist;
+	struct store_conn *lookups;  /* what recipients and the greylist ask; NULL: nothing can be asked */
+	struct dnsbl_counts dnsbl[2 * DNSBL_LISTS_MAX];
+	unsigned n_dnsbl;
+	unsigned tarpitted;          /* replies held back now */
+	uint64_t tarpitted_total, tarpit_full, banners_delayed;
+	int64_t queue_rows;          /* as last counted, and what was accepted since */
+	uint64_t queue_accepted;     /* `accepted` at that time */
+	int64_t queue_us;            /* when it was asked last */
+	bool queue_asked;
 	struct spool_house house;
 	size_t peak;                 /* of memory for sessions and messages, seen at a tick since it was last given back */
 
 	struct event *tick;          /* once a second: deadlines, free space */
+	struct event *sweep;         /* goes on with looking at deadlines, from sweep_at */
+	struct session *sweep_at;
 	struct event *resume;        /* sessions that have more to do, next turn */
 	struct session *resume_head, **resume_tail;
 
@@ -99,8 +128,15 @@ struct ingress {
 /* ingress_start() with any database behind it. */
 int ingress_start_with(struct ingress *in, struct event_base *base, const struct admission_backend *be,
     const struct ingress_sink *sink);
-/* Ends sessions beyond their deadlines; the clock is the caller's. */
+/* Ends sessions beyond their deadlines, a number of them at once and the others in the turns of the loop to come; the clock is
+ * the caller's. */
 void ingress_sweep(struct ingress *in, int64_t now_us);
+/* Is the queue as full as it may be? */
+bool ingress_queue_full(const struct ingress *in);
+/* backend_store.c: who is asked for recipients and the greylist; the queue is counted, where that is wanted. */
+struct recipient_backend backend_recipients(struct ingress *in);
+struct greylist_backend backend_greylist(struct ingress *in);
+void backend_count_queue(struct ingress *in, int64_t now_us);
 /* Counts and, within the rate, logs one refusal. */
 void ingress_refused(struct ingress *in, const struct session *s, enum refusal why, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));

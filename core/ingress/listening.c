@@ -4,6 +4,8 @@
 #include "ingress_internal.h"
 #include "proxied.h"
 
+#include "base/clock.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -45,12 +47,25 @@ static bool may_come(const struct listening *l, const struct net_addr *peer, boo
 	return !l->terms->lmtp || relay || peer->family == AF_UNIX || config_networks_match("127.0.0.0/8 ::1", peer->text);
 }
 
+/* Are all places taken but those that are kept for others? */
+static bool full(const struct ingress *in, unsigned reserved_percent)
+{
+	uint64_t max = in->set.abuse.max_sessions;
+	return max && in->n_sessions >= max - max * reserved_percent / 100;
+}
+
+static bool crowded(const struct listening *l, const struct proxy_info *via)
+{
+	/* what waited for its PROXY header is counted already */
+	return l->terms->max_connections && l->sessions - (via != NULL) >= l->terms->max_connections - l->terms->abuse.reserved;
+}
+
 void listening_admit(struct listening *l, int fd, const struct net_addr *peer, const struct proxy_info *via)
 {
 	struct ingress *in = l->in;
 	bool relay = config_networks_has(l->terms->relay, peer->text);
-	/* clients of one unix socket cannot be told apart: MAX_CONNECTIONS is their limit */
-	unsigned max = relay || !net_addr_is_ip(peer) ? 0 : l->terms->max_per_address;
+	bool exempt = abuse_exempt(l, peer, relay);
+	const struct abuse_terms *t = &l->terms->abuse;
 	if (l->terms->user_known && peer->family != AF_UNIX) {
 		turn_away(l, fd, peer, REFUSED_RELAY, "554 5.7.1", "This is for users of this machine");
 		return;
@@ -63,13 +78,29 @@ void listening_admit(struct listening *l, int fd, const struct net_addr *peer, c
 		turn_away(l, fd, peer, REFUSED_EARLY, "554 5.5.1", "You talked before the banner");
 		return;
 	}
-	if (!clients_enter(&in->clients, peer, max)) {
+	if (!exempt && (crowded(l, via) || full(in, l->terms->need_auth ? 0 : in->set.abuse.reserved_percent))) {
+		turn_away(l, fd, peer, REFUSED_CONNECTIONS, "421 4.7.0", "Too many connections; try again later");
+		return;
+	}
+	if (!clients_enter(&in->clients, peer, exempt ? 0 : l->terms->max_per_address)) {
 		turn_away(l, fd, peer, REFUSED_CONNECTIONS, "421 4.7.0",
 		    "Too many connections from your address; try again later");
 		return;
 	}
+	if (!clients_enter(&in->networks, peer, exempt ? 0 : t->max_per_network)) {
+		clients_leave(&in->clients, peer);
+		turn_away(l, fd, peer, REFUSED_CONNECTIONS, "421 4.7.0", "Too many connections from your network; try again later");
+		return;
+	}
+	if (!exempt && !limits_take(in->limits, &t->rates, peer, LIMIT_CONNECTIONS, clock_mono_us())) {
+		clients_leave(&in->clients, peer);
+		clients_leave(&in->networks, peer);
+		turn_away(l, fd, peer, REFUSED_RATE, "421 4.7.0", "Too many connections in a short time; try again later");
+		return;
+	}
 	if (!session_begin(l, fd, peer, relay, via)) {
 		clients_leave(&in->clients, peer);
+		clients_leave(&in->networks, peer);
 		log_error(NULL, "event=session-failed client=%s error=\"out of memory\"", peer->text);
 	}
 }
@@ -78,7 +109,7 @@ static void on_accept(void *arg, int fd, const struct net_addr *peer)
 {
 	struct listening *l = arg;
 	l->in->connections++;
-	if (l->terms->max_connections && l->sessions >= l->terms->max_connections)
+	if ((l->terms->max_connections && l->sessions >= l->terms->max_connections) || full(l->in, 0))
 		turn_away(l, fd, peer, REFUSED_CONNECTIONS, "421 4.7.0", "Too many connections; try again later");
 	else if (config_networks_has(l->terms->proxy, peer->text))
 		proxied_begin(l, fd, peer);

@@ -1,6 +1,7 @@
 /* Turning a finished transaction into a row: envelope copy, Received, state. May not decide anything about it. */
 #include "message.h"
 
+#include "dnsbl.h"
 #include "json.h"
 #include "proto/mail/received.h"
 #include "proxied.h"
@@ -192,6 +193,7 @@ static void put_state(struct buf *out, const struct message *m, const struct ses
 		json_put_member(out, "rdns", buf_str(&s->rdns));
 	if (reverse_result(s) != IPREV_NONE)
 		json_put_member(out, "iprev", str_from(iprev_result_name(reverse_result(s))));
+	dnsbl_put(s, out);
 	json_put_bool(out, "esmtp", s->esmtp);
 	json_put_bool(out, "smtputf8", m->smtputf8);
 	json_put_member(out, "body", body_name(m->body));
@@ -199,7 +201,9 @@ static void put_state(struct buf *out, const struct message *m, const struct ses
 	if (s->login.n)
 		json_put_member(out, "account", buf_str(&s->login));
 	if (s->user_known) {
-		json_put_member(out, "account", str_from(m->sender_key));
+		char account[32];
+		snprintf(account, sizeof account, "uid:%u", (unsigned)s->uid);
+		json_put_member(out, "account", str_from(account));
 		json_put_key(out, "uid");
 		buf_addf(out, "%u", (unsigned)s->uid);
 	}
@@ -220,6 +224,48 @@ static void put_state(struct buf *out, const struct message *m, const struct ses
 	buf_addc(out, '}');
 }
 
+const char *message_stage(const struct message *m)
+{
+	return m->stage[0] ? m->stage : INGRESS_FIRST_STAGE;
+}
+
+int message_set_envelope(struct message *m, const struct str *from, const struct str *rcpts, size_t n)
+{
+	struct str sender = from ? *from : m->mail_from;
+	const struct str *to = rcpts ? rcpts : m->rcpts;
+	size_t n_to = rcpts ? n : m->n_rcpts, octets = sender.n;
+	for (size_t i = 0; i < n_to; i++)
+		octets += to[i].n;
+	struct buf text = BUF_INIT(octets);
+	struct str *list = calloc(n_to ? n_to : 1, sizeof *list);
+	if (!list || !buf_room(&text, octets)) {
+		free(list);
+		buf_free(&text);
+		return -1;
+	}
+	/* as in message_take(): from here on it does not move */
+	buf_adds(&text, sender);
+	sender = buf_str(&text);
+	for (size_t i = 0; i < n_to; i++) {
+		list[i] = str_n(text.p + text.n, to[i].n);
+		buf_adds(&text, to[i]);
+	}
+	buf_free(&m->text);
+	free(m->rcpts);
+	m->text = text;
+	m->mail_from = sender;
+	m->rcpts = list;
+	m->n_rcpts = n_to;
+	return 0;
+}
+
+int message_state(struct message *m)
+{
+	m->state = BUF_INIT(STATE_MAX);
+	put_state(&m->state, m, m->session);
+	return m->state.failed ? -1 : 0;
+}
+
 int message_compose(struct message *m, int64_t now_us)
 {
 	const struct session *s = m->session;
@@ -231,7 +277,8 @@ int message_compose(struct message *m, int64_t now_us)
 		snprintf(user, sizeof user, "userid %u", (unsigned)s->uid);
 	m->received_at = now_us;
 	m->headers = BUF_INIT(m->spool.head.n + 4096);
-	m->state = BUF_INIT(STATE_MAX);
+	if (!m->state.n && message_state(m))
+		return -1;
 	struct mail_received r = {
 		.helo = buf_str(&s->helo),
 		.ip = net_addr_is_ip(&s->peer) ? str_from(s->peer.text) : STR_NULL,
@@ -254,8 +301,7 @@ int message_compose(struct message *m, int64_t now_us)
 		snprintf(m->sender_key, sizeof m->sender_key, "%.*s", STR_ARG(buf_str(&s->login)));
 	else
 		net_addr_sender_key(&s->peer, m->sender_key);
-	put_state(&m->state, m, s);
-	return m->state.failed ? -1 : 0;
+	return 0;
 }
 
 size_t message_octets(const struct message *m)
@@ -267,7 +313,7 @@ void message_row(const struct message *m, struct str body, struct store_message 
 {
 	*ret = (struct store_message){
 		.id = m->id,
-		.stage = INGRESS_FIRST_STAGE,
+		.stage = message_stage(m),
 		.running = m->reserved,
 		.received_at = m->received_at,
 		.mail_from = m->mail_from,
@@ -312,4 +358,5 @@ void message_done(struct message *m)
 	buf_free(&m->wishes);
 	buf_free(&m->headers);
 	buf_free(&m->state);
+	m->stage[0] = 0;
 }

@@ -33,6 +33,7 @@ struct message {
 	int64_t id, received_at;
 	struct buf headers;      /* Received and what was sent */
 	struct buf state;
+	char stage[64];          /* where its way begins; empty: INGRESS_FIRST_STAGE */
 	bool reserved;           /* a worker waits for it: inserted `running` */
 	size_t reserved_octets;
 	char sender_key[MESSAGE_SENDER_KEY]; /* as the database makes it: the account, else the network */
@@ -40,7 +41,13 @@ struct message {
 
 /* Copies the envelope. 0, or -1: no memory. */
 int message_take(struct message *m, const struct smtp_transaction *tx);
-/* Writes the Received field in front of the headers, and the state. m->id is set. 0, or -1: no memory. */
+/* The stage where its way begins. */
+const char *message_stage(const struct message *m);
+/* Sender or recipients anew, where not NULL. 0, or -1: no memory, nothing has changed. */
+int message_set_envelope(struct message *m, const struct str *from, const struct str *rcpts, size_t n);
+/* Writes the state; needs no id. 0, or -1: no memory. */
+int message_state(struct message *m);
+/* Writes the Received field in front of the headers, and the state unless it is there already. m->id is set. 0, or -1: no memory. */
 int message_compose(struct message *m, int64_t now_us);
 /* Octets that count against batch limits and the dispatcher's reservation. */
 size_t message_octets(const struct message *m);

@@ -57,6 +57,12 @@ static void on_mail(struct session *s, const struct smtp_event *ev)
 	} else if (in->house.used >= in->house.max) {
 		ingress_refused(in, s, REFUSED_MEMORY, "at=MAIL used=%zu", in->house.used);
 		reject(s, 452, "4.3.1", "Too much mail at once; try again later");
+	} else if (ingress_queue_full(in)) {
+		ingress_refused(in, s, REFUSED_QUEUE, "at=MAIL rows=%lld", (long long)in->queue_rows);
+		reject(s, 452, "4.3.1", "Too much mail is waiting here; try again later");
+	} else if (!s->exempt && !s->login.n && !limits_take(in->limits, &s->terms->abuse.rates, &s->peer, LIMIT_MESSAGES, clock_mono_us())) {
+		ingress_refused(in, s, REFUSED_RATE, "at=MAIL from=%s", log_q(ev->tx->mail_from));
+		reject(s, 450, "4.7.1", "Too many messages from your network; try again later");
 	} else if (in->disk_low) {
 		ingress_refused(in, s, REFUSED_DISK, "at=MAIL");
 		reject(s, 452, "4.3.1", "Insufficient storage; try again later");
@@ -89,7 +95,7 @@ static void on_rcpt(struct session *s, const struct smtp_event *ev)
 {
 	struct smtp_rcpt *r = ev->rcpt;
 	struct spool_house *house = &s->in->house;
-	bool ok = true;
+	bool ok = true, local;
 	session_charge(s, arena_used(ev->tx->arena)); /* refused recipients stay in it, too */
 	if (house->used > house->max) {
 		/* the end, not a 452: only so is what this session holds free for others */
@@ -102,19 +108,26 @@ static void on_rcpt(struct session *s, const struct smtp_event *ev)
 		reject(s, 553, "5.1.3", "Bad recipient address");
 		return;
 	}
+	local = !r->domain.n || config_domains_has(s->terms->local, r->domain);
 	if (!r->domain.n)
 		ok = complete_postmaster(s, ev) == 0;
 	else
-		ok = s->relay || s->login.n || config_domains_has(s->terms->local, r->domain);
+		ok = s->relay || s->login.n || local;
+	if (ok && !s->exempt && !s->login.n &&
+	    !limits_take(s->in->limits, &s->terms->abuse.rates, &s->peer, LIMIT_RECIPIENTS, clock_mono_us())) {
+		ingress_refused(s->in, s, REFUSED_RATE, "at=RCPT from=%s to=%s", log_q(ev->tx->mail_from), log_q(r->address));
+		reject(s, 450, "4.7.1", "Too many recipients from your network; try again later");
+		return;
+	}
 	if (ok) {
-		accept_usual(s);
+		checks_rcpt(s, ev, local);
 		return;
 	}
 	ingress_refused(s->in, s, REFUSED_RELAY, "from=%s to=%s", log_q(ev->tx->mail_from), log_q(r->address));
 	reject(s, 550, "5.7.1", "Relaying denied");
 }
 
-static void on_data(struct session *s)
+void policy_data_begin(struct session *s)
 {
 	spool_init(&s->message.spool, &s->in->house);
 	s->has_spool = true;
@@ -183,6 +196,11 @@ static void on_message(struct session *s, const struct smtp_event *ev)
 		return;
 	}
 	session_charge(s, 2 * s->envelope); /* the copy */
+	if (s->terms->n_before && !(s->login.n && s->terms->before_spares)) {
+		if (before_submit(s->in->before, s))
+			refuse_content(s, REFUSED_MEMORY, 452, "4.3.1", "Out of memory; try again later");
+		return;
+	}
 	s->awaiting = true;
 	admit_submit(s->in->admit, m);
 }
@@ -205,7 +223,8 @@ void policy_event(struct session *s, const struct smtp_event *ev)
 		on_rcpt(s, ev);
 		break;
 	case SMTP_EV_DATA:
-		on_data(s);
+		if (!checks_data(s, ev))
+			policy_data_begin(s);
 		break;
 	case SMTP_EV_CHUNK:
 		spool_add(&s->message.spool, ev->chunk);
@@ -222,7 +241,9 @@ void policy_event(struct session *s, const struct smtp_event *ev)
 		s->starttls = true;
 		break;
 	case SMTP_EV_VRFY:
-	case SMTP_EV_EXPN: /* 252 to both: nobody is told who lives here */
+		checks_vrfy(s, ev);
+		break;
+	case SMTP_EV_EXPN: /* 252: nobody is told who is on a list */
 		accept_usual(s);
 		break;
 	case SMTP_EV_XCLIENT:

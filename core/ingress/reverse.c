@@ -37,7 +37,7 @@ void reverse_free(struct session *s)
 	if (!r)
 		return;
 	s->reverse = NULL;
-	s->held = false;
+	s->held &= ~HELD_REVERSE;
 	stop_waiting(r);
 	net_dns_group_free(r->group);
 	free(r);
@@ -46,9 +46,9 @@ void reverse_free(struct session *s)
 /* The banner; may free the session. */
 static void release(struct session *s)
 {
-	if (!s->held)
+	if (!(s->held & HELD_REVERSE))
 		return;
-	s->held = false;
+	s->held &= ~HELD_REVERSE;
 	stop_waiting(s->reverse);
 	session_pump(s);
 }
@@ -87,7 +87,7 @@ static void hold(struct reverse *r, int64_t us)
 	struct timeval tv = { .tv_sec = us / US_PER_S, .tv_usec = us % US_PER_S };
 	r->wait = evtimer_new(r->s->in->base, waited, r->s);
 	if (r->wait && event_add(r->wait, &tv) == 0)
-		r->s->held = true;
+		r->s->held |= HELD_REVERSE;
 	else
 		stop_waiting(r);
 }

@@ -10,8 +10,6 @@
 enum {
 	EVENTS_PER_TURN = 500, /* of one session; then others get their turn */
 	OUT_HIGH = 32 * 1024,  /* replies held back; then they are written first */
-	DATA_RATE =
-	    1024, /* octets a second that lengthen a message's deadline: 50 MiB may take 14 h, a trickle not */
 	COMMIT_PATIENCE_S =
 	    8 * 60, /* clients wait 10 min for the answer to their final dot (RFC 5321 §4.5.3.2.6) */
 };
@@ -44,6 +42,48 @@ void session_trust(struct session *s)
 	smtp_server_trust(s->engine, trust);
 }
 
+static void on_greet(evutil_socket_t fd, short what, void *arg)
+{
+	struct session *s = arg;
+	(void)fd;
+	(void)what;
+	event_free(s->greet);
+	s->greet = NULL;
+	s->held &= ~HELD_BANNER;
+	session_pump(s);
+}
+
+static void hold_banner(struct session *s)
+{
+	int64_t us = abuse_banner_delay(s);
+	struct timeval tv = { .tv_sec = us / US_PER_S, .tv_usec = us % US_PER_S };
+	if (!us)
+		return;
+	s->greet = evtimer_new(s->in->base, on_greet, s);
+	if (!s->greet || event_add(s->greet, &tv)) {
+		if (s->greet)
+			event_free(s->greet);
+		s->greet = NULL;
+		return;
+	}
+	s->held |= HELD_BANNER;
+	s->deadline_us += us;
+	s->in->banners_delayed++;
+}
+
+/* It talks while the banner is kept from it: no SMTP client. Frees s. */
+static void talked_first(struct session *s)
+{
+	struct buf *out = smtp_server_out(s->engine);
+	ingress_refused(s->in, s, REFUSED_EARLY, "at=banner");
+	buf_reset(out); /* the banner */
+	buf_addf(out, "554 5.5.1 %s You talked before the banner\r\n", s->terms->hostname);
+	s->held = 0;
+	s->abrupt = true;
+	session_flush(s);
+	session_drop(s);
+}
+
 bool session_begin(struct listening *at, int fd, const struct net_addr *peer, bool relay, const struct proxy_info *via)
 {
 	struct ingress *in = at->in;
@@ -71,6 +111,7 @@ bool session_begin(struct listening *at, int fd, const struct net_addr *peer, bo
 	s->peer = *peer;
 	s->relay = relay && !(via && via->unknown);
 	local_begin(s, fd);
+	s->exempt = abuse_exempt(at, &s->peer, s->relay);
 	s->helo = BUF_INIT(1024);
 	s->login = BUF_INIT(1024);
 	s->rdns = BUF_INIT(256);
@@ -87,6 +128,8 @@ bool session_begin(struct listening *at, int fd, const struct net_addr *peer, bo
 	in->n_sessions++;
 	at->sessions++;
 	reverse_begin(s, true);
+	dnsbl_begin(s);
+	hold_banner(s);
 	session_pump(s); /* the banner */
 	return true;
 }
@@ -100,6 +143,9 @@ void session_charge(struct session *s, size_t octets)
 void session_free(struct session *s)
 {
 	struct ingress *in = s->in;
+	if (s->before)
+		before_cancel(s);
+	checks_free(s);
 	auth_forget(s);
 	auth_drop_who(s);
 	session_charge(s, 0);
@@ -110,8 +156,13 @@ void session_free(struct session *s)
 	buf_free(&s->login);
 	buf_free(&s->rdns);
 	reverse_free(s);
+	dnsbl_free(s);
+	if (s->greet)
+		event_free(s->greet);
 	free(s->via);
 	free(s->identity);
+	if (in->sweep_at == s)
+		in->sweep_at = s->next;
 	if (s->prev)
 		s->prev->next = s->next;
 	else
@@ -127,6 +178,7 @@ void session_free(struct session *s)
 			in->resume_tail = at;
 	}
 	clients_leave(&in->clients, &s->peer);
+	clients_leave(&in->networks, &s->peer);
 	listening_leave(s->at);
 	in->n_sessions--;
 	terms_unref(s->terms);
@@ -140,6 +192,10 @@ void session_drop(struct session *s)
 		net_conn_drain(s->conn);
 	net_conn_free(s->conn);
 	s->conn = NULL;
+	if (s->before) { /* nothing was promised, nothing is kept */
+		before_drop(s);
+		s->awaiting = false;
+	}
 	if (s->awaiting)
 		s->in->orphans++;
 	else
@@ -154,9 +210,24 @@ static void restart_deadline(struct session *s)
 		s->deadline_us = now + COMMIT_PATIENCE_S * US_PER_S;
 	else if (s->has_spool)
 		s->deadline_us = s->data_us + s->terms->command_us +
-		    (int64_t)(s->message.spool.size / DATA_RATE) * US_PER_S;
+		    (int64_t)(s->message.spool.size / s->terms->data_rate) * US_PER_S;
 	else
-		s->deadline_us = now + s->terms->command_us;
+		s->deadline_us = now + s->terms->command_us + s->postponed_us;
+}
+
+void session_postpone(struct session *s, int64_t us)
+{
+	s->postponed_us = us;
+	restart_deadline(s); /* also where no event of this turn will do it */
+}
+
+void session_answered(struct session *s)
+{
+	s->postponed_us = 0;
+	if (!s->conn)
+		return;
+	restart_deadline(s);
+	session_pump(s);
 }
 
 static void set_reading(struct session *s)
@@ -188,7 +259,7 @@ static bool settle_output(struct session *s, bool more)
 	}
 	if (s->blocked)
 		return true;
-	if (s->closing || (s->eof_told && !more && !s->awaiting)) {
+	if (s->closing || (s->eof_told && !more && !s->awaiting && !s->check)) {
 		session_drop(s);
 		return false;
 	}
@@ -252,8 +323,9 @@ void session_shutdown(struct session *s, const char *status, const char *text)
 		session_drop(s); /* nobody would hear it */
 		return;
 	}
+	checks_free(s);
 	s->abrupt = true;
-	s->held = false;
+	s->held = 0;
 	smtp_server_shutdown(s->engine, status, text);
 	session_pump(s);
 }
@@ -275,6 +347,10 @@ void session_settled(struct session *s)
 static void on_input(void *arg, const char *p, size_t n)
 {
 	struct session *s = arg;
+	if (s->held && !s->terms->implicit_tls) {
+		talked_first(s);
+		return;
+	}
 	if (s->closing || s->starttls)
 		return; /* behind QUIT: nobody listens. Behind STARTTLS the engine has seen to it that nothing
 		           is left */

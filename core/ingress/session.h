@@ -14,6 +14,12 @@ struct proxy_info;
 struct reverse;
 struct exchange;
 struct signed_in;
+struct check;
+struct dnsbl;
+
+/* The banner waits … */
+#define HELD_REVERSE 1u /* for the client's name */
+#define HELD_BANNER 2u  /* for BANNER_DELAY */
 
 struct session {
 	struct session *prev, *next, *resume_next;
@@ -39,14 +45,22 @@ struct session {
 	int64_t started_us, deadline_us, data_us;
 	bool esmtp;
 	struct reverse *reverse;     /* looking up the name of peer, or what came of it; NULL: not looked up */
-	bool held;                   /* the banner waits for that */
+	struct dnsbl *dnsbl;         /* looking it up in lists of the DNS, or what came of it; NULL: not looked up */
+	struct check *check;         /* an answer the engine waits for, or NULL */
+	struct event *greet;         /* the end of BANNER_DELAY, or NULL */
+	unsigned held;               /* HELD_* */
+	unsigned unknown;            /* recipients that do not exist */
+	int64_t postponed_us;        /* the answer under way is held back so long by us */
 	bool relay;                  /* client in RELAY_NETWORKS */
 	bool user_known;             /* a user of this machine: uid, as the kernel tells it */
 	uid_t uid;
 	int sender_ok;               /* local.c: may name any sender: 1, only own ones: -1, not looked at: 0 */
+	bool exempt;                 /* … in LIMIT_EXEMPT */
 	bool helo_told;              /* by XCLIENT: what the proxy itself says in EHLO is not the client's name */
+	struct before_job *before;   /* a stage before acceptance has the message, or NULL */
+	size_t before_envelope;      /* what the envelope took then */
 	bool has_spool;              /* message.spool is in use */
-	bool awaiting;               /* the database has the message */
+	bool awaiting;               /* the database, or a stage before it, has the message */
 	bool starttls;               /* 220 is on its way */
 	bool eof;                    /* the peer closed its side */
 	bool eof_told;
@@ -84,7 +98,14 @@ void session_log_context(struct session *s);
 /* xclient.c: answers SMTP_EV_XCLIENT. */
 void xclient_take(struct session *s, const struct smtp_xclient *x);
 
-/* policy.c: answers one event of the engine. */
+/* The answer to the event under way comes us later by our own wish: the client's time does not run meanwhile. */
+void session_postpone(struct session *s, int64_t us);
+/* The engine has the answer it waited for, not from inside policy_event(): goes on. May free s. */
+void session_answered(struct session *s);
+
+/* policy.c: accepts SMTP_EV_DATA. */
+void policy_data_begin(struct session *s);
+/* answers one event of the engine. */
 void policy_event(struct session *s, const struct smtp_event *ev);
 
 #endif

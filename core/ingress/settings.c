@@ -205,6 +205,34 @@ static void read_protocol(struct terms *t, const struct config *c)
 	t->auth = t->auth_text;
 }
 
+/* 0, or -1: no memory. */
+static int read_before(struct terms *t, const struct config *c)
+{
+	const char *list = config_str(c, t->section, "BEFORE_ACCEPT"), *policy = config_str(c, t->section, "BEFORE_ACCEPT_FAILURE");
+	struct str rest = str_from(list), word;
+	unsigned n = 0;
+	while (str_word(&rest, " \t,", &word))
+		n++;
+	t->before = calloc(n ? n : 1, sizeof *t->before);
+	if (!t->before)
+		return -1;
+	rest = str_from(list);
+	while (t->n_before < n && str_word(&rest, " \t,", &word)) {
+		char *name = str_dupz(word);
+		if (!name)
+			return -1;
+		for (char *p = name; *p; p++)
+			*p = *p >= 'A' && *p <= 'Z' ? (char)(*p + 32) : *p;
+		t->before[t->n_before++] = name;
+	}
+	t->before_us = config_int(c, t->section, "BEFORE_ACCEPT_TIMEOUT") * INT64_C(1000000);
+	t->before_policy = policy && str_ieq(str_from(policy), STR("accept")) ? BEFORE_ACCEPTS :
+	    policy && str_ieq(str_from(policy), STR("reject"))               ? BEFORE_REJECTS :
+									       BEFORE_TEMPFAILS;
+	t->before_spares = !config_int(c, t->section, "BEFORE_ACCEPT_AUTHENTICATED");
+	return 0;
+}
+
 static unsigned small_int(const struct config *c, const char *section, const char *option)
 {
 	int64_t v = config_int(c, section, option);
@@ -229,7 +257,8 @@ struct terms *terms_new(const struct config *c, const char *section, const struc
 	t->postmaster = t->hostname ? postmaster_address(t, domains) : NULL;
 	if (t->section)
 		read_protocol(t, c);
-	if (!t->section || !t->name || !t->local || !t->relay || !t->postmaster || !t->proxy || !t->xclient || !t->auth) {
+	if (!t->section || !t->name || !t->local || !t->relay || !t->postmaster || !t->proxy || !t->xclient || !t->auth ||
+	    read_before(t, c)) {
 		config_fault_add(faults, "", 0, false, "[%s]: out of memory", section);
 		terms_unref(t);
 		return NULL;
@@ -244,8 +273,14 @@ struct terms *terms_new(const struct config *c, const char *section, const struc
 	t->max_connections = small_int(c, section, "MAX_CONNECTIONS");
 	t->max_per_address = small_int(c, section, "MAX_CONNECTIONS_PER_ADDRESS");
 	t->max_hops = small_int(c, section, "MAX_HOPS");
+	t->data_rate = (uint64_t)config_int(c, section, "MIN_DATA_RATE");
 	t->reverse = config_int(c, section, "REVERSE_DNS");
 	t->reverse_wait_us = config_int(c, section, "REVERSE_DNS_WAIT");
+	if (abuse_terms_read(&t->abuse, c, section)) {
+		config_fault_add(faults, "", 0, false, "[%s]: out of memory", section);
+		terms_unref(t);
+		return NULL;
+	}
 	if (read_tls(t, c, files, tickets, old, faults)) {
 		terms_unref(t);
 		return NULL;
@@ -287,6 +322,10 @@ void terms_unref(struct terms *t)
 	config_networks_free(t->xclient);
 	free(t->postmaster);
 	free(t->auth_text);
+	for (unsigned i = 0; i < t->n_before; i++)
+		free(t->before[i]);
+	free(t->before);
+	abuse_terms_done(&t->abuse);
 	free(t);
 }
 
@@ -322,6 +361,7 @@ int shared_settings_read(struct shared_settings *ret, const struct config *c, st
 		    "[pepsi-ingress] SPOOL_DIR: cannot be expanded to a path");
 		return -1;
 	}
+	abuse_settings_read(&s.abuse, c);
 	*ret = s;
 	return 0;
 }

@@ -3,12 +3,15 @@
 #ifndef INGRESS_SETTINGS_H
 #define INGRESS_SETTINGS_H
 
+#include "abuse.h"
 #include "auth.h"
 #include "config/config.h"
 #include "net/tls.h"
 #include "proto/smtp/server.h"
 #include "supply.h"
 
+/* BEFORE_ACCEPT_FAILURE. */
+enum before_policy { BEFORE_ACCEPTS, BEFORE_TEMPFAILS, BEFORE_REJECTS };
 enum protocol { PROTOCOL_SMTP, PROTOCOL_SUBMISSION, PROTOCOL_SUBMISSIONS, PROTOCOL_LMTP, PROTOCOL_LOCAL };
 
 struct terms {
@@ -22,10 +25,12 @@ struct terms {
 	char *postmaster;      /* "postmaster@…": where bare postmaster goes */
 	bool has_local;        /* some domain is local */
 	int64_t command_us, session_us; /* total time for one command, for a session; 0: no limit */
+	uint64_t data_rate;    /* octets a second that lengthen a message's time */
 	unsigned max_connections, max_per_address; /* 0: no limit */
 	unsigned max_hops;
 	bool reverse;          /* the name of a client's address is looked up */
 	int64_t reverse_wait_us; /* so long the banner waits for it */
+	struct abuse_terms abuse;
 	enum protocol protocol;
 	bool lmtp;
 	bool user_known;       /* local: clients of a unix socket, whose user the kernel tells (local.c) */
@@ -35,6 +40,11 @@ struct terms {
 	const char *auth;      /* mechanisms of AUTH, lower case, blank-separated; "": none. Offered inside TLS only, never outside */
 	struct config_networks *proxy;   /* proxies: a PROXY header comes first, and says who the client is */
 	struct config_networks *xclient; /* whose clients may use XCLIENT */
+	char **before;         /* stages that see a message before it is accepted, in order */
+	unsigned n_before;
+	int64_t before_us;     /* time for all of them together */
+	enum before_policy before_policy;
+	bool before_spares;    /* not mail of those who signed in */
 	struct net_tls *tls;   /* NULL: no TLS */
 	char *auth_text;       /* what auth points to */
 };
@@ -46,6 +56,7 @@ struct shared_settings {
 	size_t batch_octets;
 	int64_t wake_us;
 	struct auth_settings auth;
+	struct abuse_settings abuse;
 	uint64_t min_free; /* of the spool file system; 0: not looked at */
 };
 

@@ -242,6 +242,70 @@ enum spool_fault spool_finish(struct spool *s)
 	return SPOOL_OK;
 }
 
+/* The new body in the old one's place; the spool is settled by the caller. */
+static void swap_body(struct spool *s, struct buf *body, int fd, bool on_disk, uint64_t size, uint64_t old)
+{
+	buf_free(&s->body);
+	if (s->fd >= 0)
+		close(s->fd);
+	s->body = *body;
+	s->fd = fd;
+	s->on_disk = on_disk;
+	s->file_size = fd >= 0 ? size : 0;
+	s->size += size - old; /* modular */
+	settle(s);
+}
+
+enum spool_fault spool_set_head(struct spool *s, struct str head)
+{
+	struct buf now = BUF_INIT(SPOOL_HEADER_OCTETS + 4);
+	unsigned lines = 0;
+	if (head.n > SPOOL_HEADER_OCTETS)
+		return SPOOL_HEADERS_LONG;
+	for (const char *p = head.p, *end = head.p + head.n; p < end && (p = memchr(p, '\n', (size_t)(end - p))); p++)
+		lines++;
+	if (lines > SPOOL_HEADER_LINES)
+		return SPOOL_HEADERS_MANY;
+	if (!affordable(s, &now, head.n) || buf_adds(&now, head)) {
+		buf_free(&now);
+		return SPOOL_FULL;
+	}
+	s->size += head.n - s->head.n; /* modular */
+	buf_free(&s->head);
+	s->head = now;
+	s->lines = lines;
+	settle(s);
+	return SPOOL_OK;
+}
+
+enum spool_fault spool_set_body(struct spool *s, struct str body)
+{
+	struct buf now = BUF_INIT(SPOOL_HEAP + SPOOL_HEADER_OCTETS);
+	uint64_t old = spool_body_size(s);
+	if (!affordable(s, &now, body.n) || buf_adds(&now, body)) {
+		buf_free(&now);
+		return SPOOL_FULL;
+	}
+	swap_body(s, &now, -1, false, body.n, old);
+	return SPOOL_OK;
+}
+
+enum spool_fault spool_set_body_fd(struct spool *s, int fd, uint64_t size)
+{
+	struct buf none = BUF_INIT(SPOOL_HEAP + SPOOL_HEADER_OCTETS);
+	struct spool outside = { .house = s->house, .fd = -1 }, trial = { .house = s->house, .fd = fd, .file_size = size };
+	uint64_t old = spool_body_size(s);
+	bool large = !in_memory(&outside, size);
+	if (large) { /* charged to nobody: only its way to a file is wanted */
+		enum spool_fault f = to_disk(&trial);
+		if (f)
+			return f;
+		fd = trial.fd;
+	}
+	swap_body(s, &none, fd, large, size, old);
+	return SPOOL_OK;
+}
+
 uint64_t spool_body_size(const struct spool *s)
 {
 	return s->file_size + s->body.n;

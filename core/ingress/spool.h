@@ -54,6 +54,12 @@ enum spool_fault spool_finish(struct spool *s);
 /* Gives back memory, budget and file. May be called twice. */
 void spool_done(struct spool *s);
 
+/* Changes of a finished message: all header lines, or the whole body, anew. Nothing has changed where they fail. */
+enum spool_fault spool_set_head(struct spool *s, struct str head);
+enum spool_fault spool_set_body(struct spool *s, struct str body);
+/* The body is what the sealed memfd fd holds (size octets); taken, also when it fails. */
+enum spool_fault spool_set_body_fd(struct spool *s, int fd, uint64_t size);
+
 uint64_t spool_body_size(const struct spool *s);
 /* The body as memory: 0, or -1 (errno) when a file cannot be mapped. spool_unmap() with the same value afterwards. */
 int spool_map(const struct spool *s, struct str *ret);

@@ -62,8 +62,20 @@ void ingress_metrics(struct ingress *in, struct buf *out)
 	counter(out, "smtp_proxied_total", "Connections with a PROXY header", in->proxied_total);
 	certificates_metrics(in, out);
 	counter(out, "smtp_clients_gone_total", "Clients gone between their final dot and the answer", in->orphans);
+	dnsbl_metrics(in, out);
+	if (in->recipients)
+		recipients_metrics(in->recipients, out);
+	if (in->greylist)
+		greylist_metrics(in->greylist, out);
+	counter(out, "smtp_tarpitted_total", "Replies held back (UNKNOWN_DELAY)", in->tarpitted_total);
+	counter(out, "smtp_tarpit_full_total", "Replies that were not, because TARPIT_MAX were", in->tarpit_full);
+	gauge(out, "smtp_tarpitted", "Replies held back now", in->tarpitted);
+	counter(out, "smtp_banners_delayed_total", "Banners kept for BANNER_DELAY", in->banners_delayed);
+	gauge(out, "smtp_limit_entries", "Addresses and networks whose rates are counted", in->limits ? limits_entries(in->limits) : 0);
 	if (in->auth)
 		auth_metrics(in->auth, out);
+	if (in->before)
+		before_metrics(in->before, out);
 	gauge(out, "message_memory_bytes", "Memory held by messages under way", in->house.used);
 	gauge(out, "message_memory_limit_bytes", "MESSAGE_MEMORY", in->house.max);
 	gauge(out, "admission_waiting", "Messages waiting for the next commit", a.waiting);
@@ -88,14 +100,28 @@ void ingress_status(struct ingress *in, struct buf *out)
 	    "\"timeouts\":%llu,"
 	    "\"database\":%s,\"draining\":%s,\"message_memory\":%zu,\"waiting\":%u,\"in_flight\":%u,"
 	    "\"batches\":%llu,"
-	    "\"rows\":%llu,\"local\":{\"accepted\":%llu,\"repeats\":%llu},\"signin\":",
+	    "\"rows\":%llu,\"abuse\":{\"unknown_recipient\":%llu,\"harvest\":%llu,\"rate\":%llu,\"connections\":%llu,\"dnsbl\":%llu,\"greylist\":%llu,"
+	    "\"early_talk\":%llu,\"tarpitted\":%u,\"remembered\":%u},\"local\":{\"accepted\":%llu,\"repeats\":%llu},\"signin\":",
 	    (unsigned long long)in->connections, in->n_sessions, (unsigned long long)in->accepted,
 	    (unsigned long long)in->octets, (unsigned long long)rejected, (unsigned long long)in->timeouts,
 	    in->database_up ? "true" : "false", in->draining ? "true" : "false", in->house.used, a.waiting,
-	    a.in_flight, (unsigned long long)a.batches, (unsigned long long)a.rows, (unsigned long long)in->local_accepted,
-	    (unsigned long long)in->local_repeats);
+	    a.in_flight, (unsigned long long)a.batches, (unsigned long long)a.rows, (unsigned long long)in->rejected[REFUSED_RECIPIENT],
+	    (unsigned long long)in->rejected[REFUSED_HARVEST], (unsigned long long)in->rejected[REFUSED_RATE],
+	    (unsigned long long)in->rejected[REFUSED_CONNECTIONS], (unsigned long long)in->rejected[REFUSED_DNSBL],
+	    (unsigned long long)in->rejected[REFUSED_GREYLIST], (unsigned long long)in->rejected[REFUSED_EARLY], in->tarpitted,
+	    in->limits ? limits_entries(in->limits) : 0, (unsigned long long)in->local_accepted, (unsigned long long)in->local_repeats);
 	if (in->auth)
 		auth_status(in->auth, out);
+	else
+		buf_addz(out, "null");
+	buf_addz(out, ",\"before\":");
+	if (in->before)
+		before_status(in->before, out);
+	else
+		buf_addz(out, "[]");
+	buf_addz(out, ",\"recipients\":");
+	if (in->recipients)
+		recipients_status(in->recipients, out);
 	else
 		buf_addz(out, "null");
 	buf_addz(out, ",\"certificates\":[");

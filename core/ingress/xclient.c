@@ -7,11 +7,18 @@
 /* Whose address counts now; the places of both are moved. False: the new one has no place. */
 static bool move_to(struct session *s, const struct net_addr *peer)
 {
-	struct clients *book = &s->in->clients;
-	bool relay = config_networks_has(s->terms->relay, peer->text);
-	if (!clients_enter(book, peer, relay || !net_addr_is_ip(peer) ? 0 : s->terms->max_per_address))
+	struct ingress *in = s->in;
+	bool relay = config_networks_has(s->terms->relay, peer->text), exempt = abuse_exempt(s->at, peer, relay);
+	if (!clients_enter(&in->clients, peer, exempt ? 0 : s->terms->max_per_address))
 		return false;
-	clients_leave(book, &s->peer);
+	if (!clients_enter(&in->networks, peer, exempt ? 0 : s->terms->abuse.max_per_network)) {
+		clients_leave(&in->clients, peer);
+		return false;
+	}
+	clients_leave(&in->clients, &s->peer);
+	clients_leave(&in->networks, &s->peer);
+	s->exempt = exempt;
+	s->unknown = 0;
 	s->peer = *peer;
 	s->relay = relay;
 	return true;
@@ -58,6 +65,7 @@ void xclient_take(struct session *s, const struct smtp_xclient *x)
 	put(&s->rdns, x->name_is, x->name);
 	if (x->addr_is == SMTP_XCLIENT_GIVEN && x->name_is == SMTP_XCLIENT_ABSENT && !s->rdns.n)
 		reverse_begin(s, false);
+	dnsbl_begin(s);
 	put(&s->login, x->login_is, x->login);
 	put(&s->helo, x->helo_is, x->helo);
 	s->helo_told = x->helo_is == SMTP_XCLIENT_GIVEN;

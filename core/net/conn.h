@@ -49,6 +49,9 @@ void net_conn_read(struct net_conn *c, bool on);
 /* Writes what it can from the front of out and takes it off. 1: all of it. 0: some is left, writable() will come.
  * -1: the connection is broken (broken() is not called). */
 int net_conn_write(struct net_conn *c, struct buf *out);
+/* Asked while nobody reads: has the peer gone, so that nothing said to it would arrive? A peer that closed its side alone counts
+ * as there while something it sent before is unread; within TLS, where that cannot be seen, as gone. */
+bool net_conn_gone(const struct net_conn *c);
 /* Begins the handshake as server. Returns 0, or -1: no memory. */
 int net_conn_starttls(struct net_conn *c, struct net_tls *tls);
 /* In a handshake that is not over yet? */

@@ -1,6 +1,9 @@
 /* What a connection's TLS session knows of itself and of its peer: names for the log and the trace fields, channel
- * bindings for SASL, the client's certificate. Reads only; no octet moves here. */
+ * bindings for SASL, the client's certificate; and whether it is still there. Reads only; no octet moves here. */
 #include "conn_internal.h"
+
+#include <poll.h>
+#include <sys/ioctl.h>
 
 #include <openssl/err.h>
 #include <openssl/evp.h>
@@ -12,6 +15,17 @@
 static bool secured(const struct net_conn *c)
 {
 	return c->ssl && !c->securing;
+}
+
+bool net_conn_gone(const struct net_conn *c)
+{
+	struct pollfd p = { .fd = c->fd, .events = POLLRDHUP };
+	int unread = 0;
+	if (poll(&p, 1, 0) <= 0)
+		return false;
+	if (p.revents & (POLLHUP | POLLERR | POLLNVAL))
+		return true;
+	return p.revents & POLLRDHUP && (c->ssl || ioctl(c->fd, FIONREAD, &unread) || !unread);
 }
 
 const char *net_conn_tls_protocol(const struct net_conn *c)

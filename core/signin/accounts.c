@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "proto/smtp/address.h"
+#include "store/recipient.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -26,7 +27,6 @@ struct peer {
 	int fd;
 	struct event *ev;
 	struct ucred who;
-	bool busy, gone;         /* busy: an answer is owed, and a callback may come; gone: free when it has come */
 	enum wire_account_op op;
 	char name[WIRE_SIGNIN_NAME_MAX + 1];
 	struct buf kept;         /* senders and certificates */
@@ -65,11 +65,6 @@ static void peer_free(struct peer *p)
 static void send_answer(struct peer *p, const struct wire_account_answer *an)
 {
 	struct buf b = BUF_INIT(WIRE_ACCOUNT_DATAGRAM_MAX);
-	p->busy = false;
-	if (p->gone) {
-		peer_free(p);
-		return;
-	}
 	/* it asks again only when it has this, so the socket has room */
 	if (wire_account_answer_put(&b, an) || send(p->fd, b.p, b.n, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)b.n) {
 		buf_free(&b);
@@ -307,12 +302,78 @@ static void add_or_change(struct peer *p, const struct wire_account_request *r)
 		refuse(p, "too many password checks are waiting; try again in a moment");
 }
 
+static void on_recipient_row(void *arg, struct str name, bool alias)
+{
+	struct store_account row = { .name = name };
+	(void)alias;
+	add_row(arg, &row);
+}
+
+static void on_recipients_listed(void *arg, enum store_rc rc, unsigned n, const char *err)
+{
+	on_listed(arg, rc, n == STORE_RECIPIENT_PAGE ? STORE_ACCOUNT_PAGE : 0, err);
+}
+
+static void on_recipient_written(void *arg, enum store_rc rc, unsigned n, const char *err)
+{
+	struct peer *p = arg;
+	bool add = p->op == WIRE_RECIPIENT_ADD;
+	if (rc != STORE_OK) {
+		database_says_no(p, rc, err);
+	} else if (!n) {
+		refuse(p, add ? "%s is a recipient already" : "there is no recipient %s in the table", p->name);
+	} else {
+		log_info(NULL, "event=recipient-%s recipient=%s uid=%u pid=%d", add ? "added" : "removed", log_qz(p->name), (unsigned)p->who.uid,
+		    (int)p->who.pid);
+		done_ok(p);
+	}
+}
+
+/* "a@b" or "@b" in the form that is compared, into p->name. */
+static bool take_recipient(struct peer *p, struct str s)
+{
+	struct smtp_address a;
+	char domain[CONFIG_DOMAIN_MAX + 1];
+	bool whole = s.n && s.p[0] == '@';
+	int fault = whole ? (smtp_domain_check(str_skip(s, 1), true) ? -SMTP_ADDRESS_DOMAIN : 0) : smtp_address_parse(s, true, &a);
+	if (whole)
+		a = (struct smtp_address){ .domain = str_skip(s, 1) };
+	if (!fault && config_domain_fold(a.domain, domain, sizeof domain))
+		fault = -SMTP_ADDRESS_DOMAIN;
+	if (!fault && a.local.n + 1 + strlen(domain) >= sizeof p->name)
+		fault = -SMTP_ADDRESS_LONG;
+	if (fault) {
+		refuse(p, "\"%.*s\": %s (wanted: an address or @DOMAIN)", STR_ARG(s), smtp_address_fault_text(fault));
+		return false;
+	}
+	snprintf(p->name, sizeof p->name, "%.*s@%s", STR_ARG(a.local), domain);
+	for (char *c = p->name; *c; c++)
+		*c = *c >= 'A' && *c <= 'Z' ? (char)(*c + 32) : *c;
+	return true;
+}
+
+static void handle_recipient(struct peer *p, const struct wire_account_request *r)
+{
+	p->name[0] = 0;
+	if (r->op == WIRE_RECIPIENT_LIST) {
+		store_recipient_list(p->a->s->db, r->name, on_recipient_row, on_recipients_listed, p);
+		return;
+	}
+	if (!take_recipient(p, r->name))
+		return;
+	(r->op == WIRE_RECIPIENT_ADD ? store_recipient_add : store_recipient_remove)(p->a->s->db, str_from(p->name), on_recipient_written, p);
+}
+
 static void handle(struct peer *p, const struct wire_account_request *r)
 {
 	p->op = r->op;
 	p->more = false;
 	buf_free(&p->rows);
 	p->rows = BUF_INIT(WIRE_ACCOUNT_ROWS_MAX);
+	if (r->op >= WIRE_RECIPIENT_ADD) {
+		handle_recipient(p, r);
+		return;
+	}
 	p->name[0] = 0;
 	if ((r->name.n || r->op != WIRE_ACCOUNT_LIST) && wire_signin_name(r->name, p->name) < 0) {
 		refuse(p, "\"%.*s\" cannot be an account's name: wanted are 1 to %d octets of UTF-8 without blanks, quotation marks, "
@@ -333,6 +394,10 @@ static void handle(struct peer *p, const struct wire_account_request *r)
 	case WIRE_ACCOUNT_SHOW:
 		store_account_get(p->a->s->db, str_from(p->name), on_shown, p);
 		break;
+	case WIRE_RECIPIENT_ADD:
+	case WIRE_RECIPIENT_REMOVE:
+	case WIRE_RECIPIENT_LIST:
+		break; /* above */
 	}
 }
 
@@ -352,7 +417,7 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 			log_warn(NULL, "event=account-garbage uid=%u pid=%d", (unsigned)p->who.uid, (int)p->who.pid);
 		peer_free(p);
 	} else {
-		p->busy = true; /* until its answer is sent nothing is read, so nothing frees it either */
+		/* until its answer is sent nothing is read, so nothing frees it but the answer */
 		p->held = BUF_INIT(WIRE_ACCOUNT_DATAGRAM_MAX);
 		/* a daemon that has just been started is asked at once by many a script */
 		if (store_conn_up(p->a->s->db) || buf_add(&p->held, datagram, (size_t)n))

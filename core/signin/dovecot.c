@@ -164,6 +164,7 @@ int dovecot_request_put(struct buf *out, const struct dovecot_request *r)
 	}
 	if (r->cert_verified)
 		buf_addz(out, "\tvalid-client-cert");
+	buf_addz(out, "\tno-penalty"); /* throttling by address is the reactor's */
 	field(out, "lip", r->local);
 	field(out, "rip", r->client);
 	if (r->has_initial) { /* it must be last */

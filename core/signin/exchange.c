@@ -349,6 +349,9 @@ void exchange_message(struct signin *s, const struct wire_signin *m)
 			exchange_free(x);
 		s->counts_changed = true;
 		break;
+	case WIRE_SIGNIN_SYSTEM:
+		system_ask(s, m);
+		break;
 	default:
 		log_error(NULL, "event=signin-garbage op=%d", (int)m->op);
 		signin_stop(s, 1);

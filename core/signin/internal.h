@@ -4,6 +4,7 @@
  *   backend.c   which backends there are and can do what; passwords along their chain; what an account may
  *   dovecot_client.c  the connection to Dovecot's auth service
  *   oauth.c     tokens
+ *   system.c    accounts of the machine, for the recipients of mail
  *   accounts.c  the socket of `pepsi account`
  *   keeper.c, job*.c  work in processes of its own */
 #ifndef SIGNIN_INTERNAL_H
@@ -51,7 +52,7 @@ struct signin {
 	} out;
 	struct store_conn *db;
 	bool db_up, db_said;
-	struct keeper *hash, *pam;
+	struct keeper *hash, *pam, *names; /* names: NULL: nobody asks for accounts of the machine */
 	struct backend backends[BACKEND_KINDS];
 	size_t n_backends;
 	struct dovecot *dovecot;      /* NULL: not configured */
@@ -63,6 +64,7 @@ struct signin {
 	char dummy_key[32];           /* for SCRAM's */
 	uint32_t caps[STORE_CAPS];    /* of the configuration; 0: none */
 	char offered[WIRE_SIGNIN_TEXT_MAX];
+	bool offer_told;              /* at all: that there is nothing must be said, too */
 	bool counts_changed;
 	int status;
 };
@@ -158,6 +160,11 @@ int accounts_start(struct accounts *a, struct signin *s);
 /* The database has come up, or a second has gone by: requests that waited for it. */
 void accounts_database(struct accounts *a, int64_t now);
 void accounts_free(struct accounts *a);
+
+/* ---- system.c */
+/* Does the configuration make the reactor ask for accounts of this machine (RECIPIENTS = system)? */
+bool system_wanted(const struct config *c);
+void system_ask(struct signin *s, const struct wire_signin *m);
 
 /* ---- main.c */
 void signin_send(struct signin *s, const struct wire_signin *m);

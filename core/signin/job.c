@@ -5,7 +5,10 @@
 #include "password.h"
 #include "proto/wire/walk.h"
 
+#include <errno.h>
+#include <pwd.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 
 static void walk_job(struct walk *w, struct job_msg *m)
@@ -109,11 +112,25 @@ static void jwt(const struct job_msg *in, struct job_msg *out, struct buf *text)
 	buf_free(&r.name);
 }
 
+/* Through the switch of names (NSS), which may ask a directory somewhere and take its time. */
+static void system_account(const struct job_msg *in, struct job_msg *out, struct buf *text)
+{
+	enum { ROOM = 64 * 1024 };
+	struct passwd pw, *found = NULL;
+	char *name = memchr(in->f[0].p, 0, in->f[0].n) ? NULL : str_dupz(in->f[0]), *room = malloc(ROOM);
+	int e = name && room ? getpwnam_r(name, &pw, room, ROOM, &found) : ENOMEM;
+	/* some modules say by these that there is no such name, getpwnam(3); any other is no answer */
+	bool unknown = !found && (e == 0 || e == ENOENT || e == ESRCH);
+	free(name);
+	free(room);
+	job_answer(out, text, found ? JOB_YES : unknown ? JOB_NO : JOB_AWAY, STR(""));
+}
+
 void job_run(const struct job_msg *in, struct job_msg *out, struct buf *text)
 {
 	static const unsigned char fields[] = { [JOB_HASH] = 1, [JOB_VERIFY] = 2, [JOB_PAM] = 4, [JOB_JWT] = 7, [JOB_INTROSPECT] = 9,
-		[JOB_FETCH] = 2 };
-	if (in->what < JOB_HASH || in->what > JOB_FETCH || in->n != fields[in->what]) {
+		[JOB_FETCH] = 2, [JOB_SYSTEM] = 1 };
+	if (in->what < JOB_HASH || in->what > JOB_SYSTEM || in->n != fields[in->what]) {
 		job_answer(out, text, JOB_AWAY, STR("no such job"));
 		return;
 	}
@@ -135,6 +152,9 @@ void job_run(const struct job_msg *in, struct job_msg *out, struct buf *text)
 		break;
 	case JOB_FETCH:
 		job_fetch(in, out, text);
+		break;
+	case JOB_SYSTEM:
+		system_account(in, out, text);
 		break;
 	}
 }

@@ -20,6 +20,7 @@ enum job_kind {
 	JOB_JWT,        /* token, key set (JSON), issuer, audiences, scope, name claim, algorithms → JOB_YES with name; number: expires at */
 	JOB_INTROSPECT, /* URL, client id, client secret, CA file, token, issuer, audiences, scope, name claim → the same */
 	JOB_FETCH,      /* URL, CA file → JOB_YES with the body, JOB_AWAY */
+	JOB_SYSTEM,     /* name → JOB_YES, JOB_NO: is it an account of this machine? JOB_AWAY */
 };
 enum job_code {
 	JOB_YES = 101,

@@ -99,7 +99,8 @@ void job_pam(const struct job_msg *in, struct job_msg *out, struct buf *text)
 		struct str why = str_from(pam.strerror(h, r));
 		if (r == PAM_SUCCESS)
 			job_answer(out, text, JOB_YES, str_from(name));
-		else if (r == PAM_AUTHINFO_UNAVAIL || r == PAM_SYSTEM_ERR || r == PAM_SERVICE_ERR || r == PAM_BUF_ERR || r == PAM_OPEN_ERR ||
+		else if (r == PAM_AUTHINFO_UNAVAIL || r == PAM_SERVICE_ERR || /* not PAM_SYSTEM_ERR: pam_exec means a no by it */
+		    r == PAM_CRED_UNAVAIL || r == PAM_BUF_ERR || r == PAM_OPEN_ERR ||
 		    r == PAM_SYMBOL_ERR || r == PAM_ABORT || r == PAM_MODULE_UNKNOWN)
 			job_answer(out, text, JOB_AWAY, why);
 		else

@@ -6,6 +6,7 @@
 #include "base/map.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -45,6 +46,33 @@ struct running {
 	uint64_t id;
 };
 
+static bool is_job(const struct running *of, unsigned n, pid_t pid)
+{
+	for (unsigned i = 0; i < n; i++)
+		if (of[i].pid == pid)
+			return true;
+	return false;
+}
+
+/* What a PAM module started and left behind is our child now (we are its subreaper), and nobody's any more. In whatever session
+ * or group it may be: the kernel has the list. */
+static void kill_strangers(const struct running *of, unsigned n)
+{
+	char path[64], list[4096];
+	struct str rest, word;
+	uint64_t pid;
+	snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t got = fd >= 0 ? read(fd, list, sizeof list) : -1;
+	if (fd >= 0)
+		close(fd);
+	/* a list that is cut off: those behind it come next time; a number cut in two is no child of ours, or a job's */
+	rest = str_n(list, got > 0 && (size_t)got < sizeof list ? (size_t)got : 0);
+	while (str_word(&rest, " \n", &word))
+		if (str_u64(word, INT32_MAX, &pid) == 0 && pid > 1 && !is_job(of, n, (pid_t)pid))
+			kill((pid_t)pid, SIGKILL);
+}
+
 static void tell_died(int sock, uint64_t id)
 {
 	struct job_msg m = { .id = id, .what = JOB_DIED };
@@ -58,9 +86,11 @@ static void reap(int sock, struct running *of, unsigned *n)
 {
 	int status;
 	pid_t pid;
+	bool any = false;
 	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
 		for (unsigned i = 0; i < *n; i++)
 			if (of[i].pid == pid) {
+				any = true;
 				if (status) {
 					log_warn(NULL, "event=signin-job-died status=0x%x", status);
 					tell_died(sock, of[i].id);
@@ -68,6 +98,8 @@ static void reap(int sock, struct running *of, unsigned *n)
 				of[i] = of[--*n];
 				break;
 			}
+	if (any)
+		kill_strangers(of, *n);
 }
 
 static void keeper_loop(int sock, unsigned max) __attribute__((noreturn));
@@ -84,15 +116,17 @@ static void keeper_loop(int sock, unsigned max)
 	if (sig < 0)
 		_exit(1);
 	for (;;) {
-		/* full: what is asked for waits in the socket */
-		struct pollfd p[2] = { { .fd = n < max ? sock : -1, .events = POLLIN }, { .fd = sig, .events = POLLIN } };
+		/* full: what is asked for waits in the socket, but its end is told at any time */
+		struct pollfd p[2] = { { .fd = sock, .events = n < max ? POLLIN : 0 }, { .fd = sig, .events = POLLIN } };
 		struct signalfd_siginfo si;
 		if (poll(p, 2, -1) < 0 && errno != EINTR)
 			_exit(1);
 		while (read(sig, &si, sizeof si) == (ssize_t)sizeof si)
 			;
 		reap(sock, of, &n);
-		if (!p[0].revents)
+		if (p[0].revents & (POLLHUP | POLLERR))
+			break;
+		if (!p[0].revents || n >= max)
 			continue;
 		ssize_t got = recv(sock, datagram, sizeof datagram, MSG_DONTWAIT);
 		if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR))
@@ -115,8 +149,10 @@ static void keeper_loop(int sock, unsigned max)
 			of[n++] = (struct running){ pid, m.id };
 		explicit_bzero(datagram, (size_t)got);
 	}
-	for (unsigned i = 0; i < n; i++)
-		kill(of[i].pid, SIGKILL);
+	/* jobs, and what they leave to us when they die, until there is nobody */
+	do
+		kill_strangers(of, 0);
+	while (waitpid(-1, NULL, 0) > 0);
 	_exit(0);
 }
 
@@ -166,6 +202,9 @@ struct keeper *keeper_start(const char *name, unsigned max, unsigned queue_max, 
 		log_setup(log_max(), name);
 		if (become(arg))
 			_exit(1);
+		/* the end of the socket says that we are no longer wanted, and then there is something to clear up: no sudden death */
+		prctl(PR_SET_PDEATHSIG, 0);
+		prctl(PR_SET_CHILD_SUBREAPER, 1);
 		keeper_loop(4, max < KEEPER_MAX ? max : KEEPER_MAX);
 	}
 	close(sv[1]);

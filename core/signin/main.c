@@ -107,8 +107,9 @@ void signin_offer(struct signin *s)
 {
 	char now[WIRE_SIGNIN_TEXT_MAX];
 	backend_offer(s, now, sizeof now);
-	if (strcmp(now, s->offered) == 0)
+	if (s->offer_told && strcmp(now, s->offered) == 0)
 		return;
+	s->offer_told = true;
 	memcpy(s->offered, now, sizeof now);
 	struct wire_signin m = { .op = WIRE_SIGNIN_OFFER, .offer = { str_from(now) } };
 	signin_send(s, &m);
@@ -187,6 +188,9 @@ static void keep_secret(void)
 	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 }
 
+/* Accounts of the machine looked up at once, and waiting for that. */
+enum { NAMES_AT_ONCE = 4, NAMES_WAITING = 512 };
+
 static const struct signin_params *params; /* for the keepers' first steps, in their own processes */
 
 static int hash_begin(void *arg)
@@ -234,7 +238,8 @@ static int start(struct signin *s)
 	s->tick = event_new(s->base, -1, EV_PERSIST, on_tick, s);
 	if (!term || event_add(term, NULL) || !s->ev_read || !s->ev_write || !s->tick || event_add(s->ev_read, NULL) ||
 	    event_add(s->tick, &second) || keeper_attach(s->hash, s->base, keeper_gone, s) ||
-	    (s->pam && keeper_attach(s->pam, s->base, keeper_gone, s)) || !(s->db = store_conn_open(s->base, &db, db_state, s)) ||
+	    (s->pam && keeper_attach(s->pam, s->base, keeper_gone, s)) ||
+	    (s->names && keeper_attach(s->names, s->base, keeper_gone, s)) || !(s->db = store_conn_open(s->base, &db, db_state, s)) ||
 	    accounts_start(s->accounts, s))
 		return -1;
 	if (backend_has(s, BACKEND_DOVECOT)) {
@@ -264,6 +269,7 @@ static void end(struct signin *s)
 	oauth_free(s->oauth);
 	keeper_free(s->hash);
 	keeper_free(s->pam);
+	keeper_free(s->names);
 	while ((o = s->out.head)) {
 		s->out.head = o->next;
 		buf_free_secret(&o->datagram);
@@ -293,7 +299,9 @@ int signin_main(const struct signin_params *p)
 	s.hash = keeper_start("pepsi-hash", hashers, waiting, hash_begin, p->arg);
 	if (p->pam)
 		s.pam = keeper_start("pepsi-pam", hashers, waiting, pam_begin, p->arg);
-	if (!s.hash || (p->pam && !s.pam) || p->become(p->arg))
+	if (system_wanted(s.config))
+		s.names = keeper_start("pepsi-names", NAMES_AT_ONCE, NAMES_WAITING, hash_begin, p->arg);
+	if (!s.hash || (p->pam && !s.pam) || (system_wanted(s.config) && !s.names) || p->become(p->arg))
 		return 1;
 	keep_secret();
 	config_load_secrets(s.config, NULL);

@@ -2,6 +2,7 @@
  * a module runs, limits are set before a module is loaded, and the database is only reached for when there is work. */
 #include "worker.h"
 
+#include "before.h"
 #include "confine.h"
 #include "fuse.h"
 #include "page.h"
@@ -192,13 +193,50 @@ static int run_stage(const struct config *c, const char *stage, int channel, int
 	return ret;
 }
 
-int worker_main(const struct config *c, const char *stage, int channel)
+/* The same module, before its messages are accepted: no rows, no commits. The database is there for the module alone. */
+static int run_before(const struct config *c, const char *stage, int channel, const struct worker_module *mod, struct pepsi_conf *conf)
+{
+	char err[256] = "";
+	struct worker_env env;
+	if (mod->stage.caps & (PEPSI_CAP_DELIVER | PEPSI_CAP_BOUNCE)) { /* the check of the configuration says so, too */
+		log_error(NULL, "event=cannot-start stage=%s program=%s error=\"it delivers or bounces: no stage for BEFORE_ACCEPT\"", stage,
+		    mod->stage.name);
+		return EXIT_CANNOT_START;
+	}
+	fuse_env(&env, c, mod, conf);
+	env.next = env.next ? env.next : BEFORE_FIRST_STAGE;
+	env.bounce = env.bounce ? env.bounce : BEFORE_BOUNCE_STAGE;
+	struct store_worker *sw = NULL;
+	if (mod->stage.caps & PEPSI_CAP_DB && !(sw = store_for(c, stage, false, err, sizeof err))) {
+		log_error(NULL, "event=cannot-start stage=%s error=%s", stage, log_qz(err));
+		return EXIT_CANNOT_START;
+	}
+	conf->database = sw ? module_db : NULL;
+	conf->database_arg = sw;
+	struct before b = { .env = &env, .channel = channel, .stop = &stop_flag, .stop_fd = stop_pipe[0] };
+	int ret = EXIT_CANNOT_START;
+	if (confine(mod->stage.caps & PEPSI_CAP_HELPER))
+		log_warn(NULL, "event=not-confined stage=%s error=\"%m\" hint=\"its module may fork, and signal what has its account\"", stage);
+	int32_t rc = mod->stage.open ? mod->stage.open(before_host(), conf, &env.state) : PEPSI_OK;
+	if (rc != PEPSI_OK) {
+		log_error(NULL, "event=cannot-start stage=%s program=%s error=\"open() of the module returned %d\"", stage,
+		    mod->stage.name, rc);
+	} else {
+		ret = before_serve(&b) ? EXIT_ERROR : EXIT_ORDERLY;
+		if (mod->stage.close)
+			mod->stage.close(env.state);
+	}
+	store_worker_free(sw);
+	return ret;
+}
+
+static int start(const struct config *c, const char *stage, int channel, bool before)
 {
 	char part[96], section[160];
 	struct worker_module mod = { .dl = NULL };
 	struct pepsi_conf conf = { .v = NULL };
 	struct buf why = BUF_INIT(1024);
-	snprintf(part, sizeof part, "worker %.60s", stage);
+	snprintf(part, sizeof part, "%s %.60s", before ? "before" : "worker", stage);
 	log_setup(log_max(), part);
 	int out = take_stdout(channel < 0);
 	if (out < 0 || signals(channel < 0)) {
@@ -226,11 +264,21 @@ int worker_main(const struct config *c, const char *stage, int channel)
 		if (faults)
 			log_error(NULL, "event=cannot-start program=%s error=\"%d faults in [%s]\"", program, faults, section);
 		else
-			ret = run_stage(c, stage, channel, out, &mod, &conf);
+			ret = before ? run_before(c, stage, channel, &mod, &conf) : run_stage(c, stage, channel, out, &mod, &conf);
 		conf_done(&conf);
 		module_done(&mod);
 	}
 	free(path);
 	buf_free(&why);
 	return ret;
+}
+
+int worker_main(const struct config *c, const char *stage, int channel)
+{
+	return start(c, stage, channel, false);
+}
+
+int worker_before_main(const struct config *c, const char *stage, int channel)
+{
+	return start(c, stage, channel, true);
 }

@@ -361,13 +361,18 @@ static void again_later(struct pepsi_msg *msg)
 		only_fail(msg, "out of memory", false);
 }
 
-void pass_conclude(struct pepsi_msg *msg, int32_t rc)
+void pass_rules(struct pepsi_msg *msg, int32_t rc)
 {
 	if (!msg->misuse[0] && rc == PEPSI_OK && msg->end == END_NONE)
 		pass_misuse(msg, "process() returned PEPSI_OK without a terminal (advance, finish, pause, fail, …): "
 				 "every pass ends with exactly one");
 	if (!msg->misuse[0] && rc != PEPSI_OK && rc != PEPSI_RETRY && rc != PEPSI_PERMANENT)
 		pass_misuse(msg, "process() returned %d, which is none of PEPSI_OK, PEPSI_RETRY, PEPSI_PERMANENT", rc);
+}
+
+void pass_conclude(struct pepsi_msg *msg, int32_t rc)
+{
+	pass_rules(msg, rc);
 	if (msg->misuse[0]) {
 		char text[sizeof msg->misuse + 160];
 		snprintf(text, sizeof text, "%.120s broke the stage ABI: %s", msg->env->mod->stage.name, msg->misuse);

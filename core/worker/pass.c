@@ -140,7 +140,8 @@ const char *pass_stage(struct pepsi_msg *msg, const char *what, const char *stag
 		pass_misuse(msg, "%s(): no stage was named", what);
 		return NULL;
 	}
-	if (!msg->env->any_stage && !conf_has_stage(msg->env->conf->c, stage)) {
+	bool bounce = msg->env->bounce && !strcmp(stage, msg->env->bounce); /* before acceptance it may be but a name for "refused" */
+	if (!msg->env->any_stage && !bounce && !conf_has_stage(msg->env->conf->c, stage)) {
 		pass_misuse(msg, "%s(): there is no section [stage-%s]", what, stage);
 		return NULL;
 	}

@@ -134,6 +134,8 @@ struct pepsi_msg {
 int pass_begin(struct pepsi_msg *msg, const struct worker_env *env, const struct wire_item *it);
 /* Runs process() and turns what happened into msg->pass and the rest of the result. Never fails: trouble is an outcome. */
 void pass_run(struct pepsi_msg *msg);
+/* Records what the hook broke by returning rc: no terminal, or none of the values there are. The first part of pass_conclude(). */
+void pass_rules(struct pepsi_msg *msg, int32_t rc);
 /* The part behind the hook, for hooks that were run elsewhere: rc is what process() returned. */
 void pass_conclude(struct pepsi_msg *msg, int32_t rc);
 /* Replaces the operations by one that makes the row `failed`: for a commit that the database refused for good. */

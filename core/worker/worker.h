@@ -12,6 +12,8 @@
  * as lines on standard input, status lines on standard output. Credentials are dropped already. Returns the exit
  * status: 0 orderly, 1 error (logged), 3 the module cannot be loaded or opened (the dispatcher knows by the missing WIRE_READY). */
 int worker_main(const struct config *c, const char *stage, int channel);
+/* The same for a worker that judges messages before they are accepted (before.h): parcels on the channel, no rows. */
+int worker_before_main(const struct config *c, const char *stage, int channel);
 
 /* The file of PROGRAM along [pepsi] MODULE_PATH: absolute path from malloc, or NULL. */
 char *worker_module_path(const struct config *c, const char *program);

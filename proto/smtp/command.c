@@ -21,6 +21,8 @@ int smtp_command_path(struct str args, struct str keyword, unsigned flags, struc
 	if (!str_istarts(args, keyword))
 		return -SMTP_COMMAND_SYNTAX;
 	args = str_skip(args, keyword.n);
+	if (args.n && args.p[0] == ' ') /* not in the grammar (RFC 5321 §3.3), but what several mail programs send */
+		args = str_skip(args, 1);
 	int r = smtp_path_parse(args, flags, &a, &used);
 	if (r)
 		return r;

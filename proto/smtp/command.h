@@ -7,9 +7,9 @@
 /* verb: up to the first space; args: behind it, without blanks at either end (trailing ones are tolerated, §4.1.1). */
 void smtp_command_split(struct str line, struct str *ret_verb, struct str *ret_args);
 
-/* "FROM:<path>[ parameters]", keyword "FROM:" or "TO:" in any case; flags SMTP_PATH_*. No blank between the colon and the
- * path (§3.3). *ret_params is the text behind the path. Returns 0; -SMTP_ADDRESS_* (the path is bad); or
- * -SMTP_COMMAND_SYNTAX: not of this form at all, or something is glued to the path. */
+/* "FROM:<path>[ parameters]", keyword "FROM:" or "TO:" in any case; flags SMTP_PATH_*. One blank between the colon and the
+ * path is let pass, against the grammar (§3.3): mail programs send it. *ret_params is the text behind the path. Returns 0;
+ * -SMTP_ADDRESS_* (the path is bad); or -SMTP_COMMAND_SYNTAX: not of this form at all, or something is glued to the path. */
 #define SMTP_COMMAND_SYNTAX 1000
 int smtp_command_path(struct str args, struct str keyword, unsigned flags, struct smtp_address *ret,
     struct str *ret_params);

@@ -256,6 +256,11 @@ bool smtp_server_idle(const struct smtp_server *s)
 	    !smtp_server_unread(s) && !s->line.skipped && !s->out.n;
 }
 
+bool smtp_server_pipelined(const struct smtp_server *s)
+{
+	return smtp_server_unread(s) > 0;
+}
+
 void smtp_server_tls_started(struct smtp_server *s)
 {
 	if (s->state == SMTP_STATE_CONNECTED && !s->tls && !smtp_server_unread(s) && !s->line.skipped) {

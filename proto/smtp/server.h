@@ -190,6 +190,8 @@ bool smtp_server_wants_input(const struct smtp_server *s);
 /* Is the client owed nothing (an answer, output to write, a command begun) and in no transaction? A drain may end it
  * here by smtp_server_shutdown(). */
 bool smtp_server_idle(const struct smtp_server *s);
+/* Has the client sent more already than what is being answered (pipelining)? */
+bool smtp_server_pipelined(const struct smtp_server *s);
 /* SMTP_TRUST_*: counts from the next command on; none at the beginning. */
 void smtp_server_trust(struct smtp_server *s, unsigned trust);
 /* The time, seconds since 1970, to be told before events are asked for: FUTURERELEASE and DELIVERBY count by it,

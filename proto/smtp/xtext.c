@@ -11,7 +11,7 @@ static int put(struct buf *out, const char *p, size_t n)
 	return out ? buf_add(out, p, n) : 0;
 }
 
-int smtp_xtext_decode(struct str in, struct buf *out)
+static int xtext_decode(struct str in, bool high, struct buf *out)
 {
 	if (!in.n)
 		return -1;
@@ -20,10 +20,10 @@ int smtp_xtext_decode(struct str in, struct buf *out)
 		if (c < '!' || c > '~' || c == '=')
 			return -1;
 		if (c == '+') { /* "+" and two upper case digits */
-			int high = i + 2 < in.n ? hex_upper(in.p[i + 1]) : -1;
-			int low = i + 2 < in.n ? hex_upper(in.p[i + 2]) : -1;
-			int v = high * 16 + low;
-			if (high < 0 || low < 0 || v < 0x20 || v >= 0x7f)
+			int high_digit = i + 2 < in.n ? hex_upper(in.p[i + 1]) : -1;
+			int low_digit = i + 2 < in.n ? hex_upper(in.p[i + 2]) : -1;
+			int v = high_digit * 16 + low_digit;
+			if (high_digit < 0 || low_digit < 0 || v < 0x20 || v == 0x7f || (v > 0x7f && !high))
 				return -1;
 			c = (char)v;
 			i += 2;
@@ -32,6 +32,11 @@ int smtp_xtext_decode(struct str in, struct buf *out)
 			return -1;
 	}
 	return 0;
+}
+
+int smtp_xtext_decode(struct str in, struct buf *out)
+{
+	return xtext_decode(in, false, out);
 }
 
 int smtp_xtext_encode(struct str in, struct buf *out)
@@ -126,9 +131,30 @@ static int utf8_addr_decode(struct str in, bool utf8, struct buf *out)
 	return 0;
 }
 
+/* xtext whose octets are UTF-8: no form of RFC 6533, but how Postfix names a recipient outside ASCII ("rfc822;+C3+A4@...").
+ * Nothing is appended unless all of it is good; *ret_wide tells whether it left ASCII. */
+static int wide_decode(struct str in, bool *ret_wide, struct buf *out)
+{
+	struct buf b = BUF_INIT(SMTP_ORCPT_MAX);
+	int ret = -1;
+	if (xtext_decode(in, true, &b) == 0 && str_is_utf8(buf_str(&b))) {
+		ret = 0;
+		*ret_wide = !str_is_ascii(buf_str(&b));
+		for (size_t i = 0; i + 1 < b.n; i++)
+			if ((unsigned char)b.p[i] == 0xc2 && (unsigned char)b.p[i + 1] < 0xa0) /* C1 controls */
+				ret = -1;
+		if (ret == 0)
+			ret = put(out, b.p, b.n);
+	}
+	buf_free(&b);
+	return ret;
+}
+
 int smtp_orcpt_decode(struct str in, bool utf8, struct str *ret_type, struct buf *out)
 {
 	ptrdiff_t semi = str_chr(in, ';');
+	bool wide = false;
+	int r;
 	if (semi < 1)
 		return -1;
 	struct str type = str_n(in.p, (size_t)semi), addr = str_skip(in, (size_t)semi + 1);
@@ -137,9 +163,15 @@ int smtp_orcpt_decode(struct str in, bool utf8, struct str *ret_type, struct buf
 		if (c <= ' ' || c > '~' || strchr("()<>@,;:\\\".[]", c))
 			return -1;
 	}
-	if (str_ieq(type, STR("utf-8")) ? utf8_addr_decode(addr, utf8, out) : smtp_xtext_decode(addr, out))
+	if (str_ieq(type, STR("utf-8")))
+		r = utf8_addr_decode(addr, utf8, out);
+	else if (utf8 && str_ieq(type, STR("rfc822")))
+		r = wide_decode(addr, &wide, out);
+	else
+		r = smtp_xtext_decode(addr, out);
+	if (r)
 		return -1;
 	if (ret_type)
-		*ret_type = type;
+		*ret_type = wide ? STR("utf-8") : type;
 	return 0;
 }

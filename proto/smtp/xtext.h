@@ -19,8 +19,9 @@ int smtp_xtext_decode(struct str in, struct buf *out);
 int smtp_xtext_encode(struct str in, struct buf *out);
 
 /* An ORCPT value, "addr-type;address" (RFC 3461 §4.2, RFC 6533 §3): for "utf-8" with \x{HEX} escapes, and UTF-8 itself
- * when `utf8`; for all other types xtext. The decoded address is appended to out (may be NULL); *ret_type (may be NULL)
- * is the type as sent. Returns 0, or -1 as above. */
+ * when `utf8`; for all other types xtext, which for "rfc822" may hold UTF-8 when `utf8` (Postfix sends it so). The decoded
+ * address is appended to out (may be NULL); *ret_type (may be NULL) is the type as sent, or "utf-8" for an address of
+ * "rfc822" outside ASCII. Returns 0, or -1 as above. */
 int smtp_orcpt_decode(struct str in, bool utf8, struct str *ret_type, struct buf *out);
 
 #endif

@@ -30,7 +30,7 @@ static void walk_request(struct walk *w, struct wire_account_request *r)
 {
 	uint64_t op = r->op;
 	walk_number(w, &op, 1);
-	if (op < WIRE_ACCOUNT_ADD || op > WIRE_ACCOUNT_SHOW)
+	if (op < WIRE_ACCOUNT_ADD || op > WIRE_RECIPIENT_LIST)
 		w->bad = true;
 	r->op = (enum wire_account_op)op;
 	/* names and passwords as somebody typed them: what is wrong with one is said by whoever looks at it */

@@ -20,7 +20,9 @@ enum {
 #define WIRE_ACCOUNT_CAP_MAX INT32_MAX
 enum wire_account_caps { WIRE_CAP_MESSAGES_HOUR, WIRE_CAP_MESSAGES_DAY, WIRE_CAP_RECIPIENTS_HOUR, WIRE_CAP_RECIPIENTS_DAY, WIRE_CAPS };
 
-enum wire_account_op { WIRE_ACCOUNT_ADD = 1, WIRE_ACCOUNT_CHANGE, WIRE_ACCOUNT_REMOVE, WIRE_ACCOUNT_LIST, WIRE_ACCOUNT_SHOW };
+enum wire_account_op { WIRE_ACCOUNT_ADD = 1, WIRE_ACCOUNT_CHANGE, WIRE_ACCOUNT_REMOVE, WIRE_ACCOUNT_LIST, WIRE_ACCOUNT_SHOW,
+	/* Not accounts, but the table of recipients, which is kept by the same hand: name is an address or @domain, a row has a name alone. */
+	WIRE_RECIPIENT_ADD, WIRE_RECIPIENT_REMOVE, WIRE_RECIPIENT_LIST };
 
 struct wire_account_request {
 	enum wire_account_op op;

@@ -85,13 +85,13 @@ static void walk_message(struct walk *w, struct wire_signin *m)
 {
 	uint64_t op = m->op;
 	walk_number(w, &op, 1);
-	if (op < WIRE_SIGNIN_START || op > WIRE_SIGNIN_COUNTS)
+	if (op < WIRE_SIGNIN_START || op > WIRE_SIGNIN_SYSTEM_IS)
 		w->bad = true;
 	if (w->bad)
 		return;
 	m->op = (enum wire_signin_op)op;
 	walk_number(w, &m->id, 8);
-	if ((m->id == 0) != (m->op >= WIRE_SIGNIN_OFFER))
+	if ((m->id == 0) != (m->op == WIRE_SIGNIN_OFFER || m->op == WIRE_SIGNIN_COUNTS))
 		w->bad = true;
 	switch (m->op) {
 	case WIRE_SIGNIN_START:
@@ -115,6 +115,19 @@ static void walk_message(struct walk *w, struct wire_signin *m)
 	case WIRE_SIGNIN_COUNTS:
 		walk_counts(w, &m->counts);
 		break;
+	case WIRE_SIGNIN_SYSTEM:
+		walk_string(w, &m->system, WIRE_SIGNIN_NAME_MAX);
+		if (!m->system.n)
+			w->bad = true;
+		break;
+	case WIRE_SIGNIN_SYSTEM_IS: {
+		uint64_t is = m->system_is;
+		walk_number(w, &is, 1);
+		if (is < WIRE_SYSTEM_YES || is > WIRE_SYSTEM_AWAY)
+			w->bad = true;
+		m->system_is = (enum wire_signin_system)is;
+		break;
+	}
 	}
 }
 

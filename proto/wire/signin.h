@@ -43,7 +43,11 @@ enum wire_signin_op {
 	WIRE_SIGNIN_FAIL,
 	WIRE_SIGNIN_OFFER,
 	WIRE_SIGNIN_COUNTS,
+	/* Not about signing in: is there an account of this name on this machine? The answer has the same id. */
+	WIRE_SIGNIN_SYSTEM,    /* reactor → child */
+	WIRE_SIGNIN_SYSTEM_IS, /* child → reactor */
 };
+enum wire_signin_system { WIRE_SYSTEM_YES = 1, WIRE_SYSTEM_NO, WIRE_SYSTEM_AWAY };
 
 /* Why not. The reactor's reply: 535 5.7.8 for CREDENTIALS, DISABLED and DENIED (never tell which), 501 5.5.2 MALFORMED, 504 5.5.4
  * MECHANISM, 454 4.7.0 BUSY and AWAY. */
@@ -130,6 +134,8 @@ struct wire_signin {
 		struct wire_signin_fail fail;
 		struct wire_signin_offer offer;
 		struct wire_signin_counts counts;
+		struct str system;                 /* SYSTEM: the name */
+		enum wire_signin_system system_is; /* SYSTEM_IS */
 	};
 };
 

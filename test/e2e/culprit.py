@@ -80,7 +80,7 @@ def play(t, how, end, fused):
     if fused:
         pepsi.check("in=wild" in culprits[0], "the stage of the chain is not named: %s" % culprits[0])
     code, out, err = d.cli("queue", "show", evil)
-    pepsi.check(code == 0 and "pepsi-stage-bad-wild" in out and ("MAX_RUNTIME" in out if end == "timeout" else "signal 6" in out), "queue show:\n%s%s" % (out, err))
+    pepsi.check(code == 0 and out.startswith("culprit") and "alone with its worker" in out and "pepsi-stage-bad-wild" in out and ("MAX_RUNTIME" in out if end == "timeout" else "signal 6" in out), "queue show:\n%s%s" % (out, err))
     pepsi.say("      %s%s: the one of %d that did it was named, %d innocent ones passed uncounted" % (how, ", fused" if fused else "", held + 1, held))
     d.cli("queue", "delete", evil)
     for pid in d.worker_pids("init") + (d.worker_pids("wild") if fused else []):

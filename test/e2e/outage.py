@@ -7,6 +7,7 @@ import subprocess
 import time
 
 import pepsi
+from postgres import Cluster
 
 
 def temporary(d):
@@ -32,56 +33,6 @@ def waits_with_reason(d, ident, words, seconds=20):
     pepsi.check(any(w.lower() in out.lower() for w in words), "queue show tells none of %s:\n%s" % (words, out))
     pepsi.check(row["next_attempt_at"], "no next attempt: %s" % row)
     return row
-
-
-class Cluster:
-    """A PostgreSQL of the operator's, outside pepsid."""
-
-    def __init__(self, t):
-        import glob
-        found = sorted(glob.glob("/usr/lib/postgresql/*/bin/initdb"))
-        if not found:
-            raise pepsi.Skip("PostgreSQL is not installed")
-        self.bin = os.path.dirname(found[-1])
-        self.dir = os.path.join(t.dir, "pg%d" % t.next_number())
-        os.mkdir(self.dir)
-        self.account = pepsi.service_account()
-        if pepsi.ROOT:
-            os.chown(self.dir, self.account.pw_uid, self.account.pw_gid)
-        self.port = pepsi.free_port()
-        self.run("initdb", "-D", self.dir + "/data", "-A", "trust", "-U", "postgres", "-N", "--no-locale", "-E", "UTF8")
-        with open(self.dir + "/data/postgresql.conf", "a") as f:
-            f.write("listen_addresses = '127.0.0.1'\nport = %d\nunix_socket_directories = ''\nmax_connections = 60\n" % self.port)
-        t.cleanup(self.stop)
-        self.up = False
-        self.start()
-        self.run("createdb", "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", "pepsi")
-        self.uri = "postgres://postgres@127.0.0.1:%d/pepsi" % self.port
-
-    def command(self, program, *args):
-        command = [os.path.join(self.bin, program), *args]
-        if pepsi.ROOT:
-            command = ["setpriv", "--reuid", str(self.account.pw_uid), "--regid", str(self.account.pw_gid), "--clear-groups"] + command
-        return command
-
-    def run(self, program, *args):
-        with open(self.dir + ".log", "ab") as log:
-            r = subprocess.run(self.command(program, *args), cwd="/", stdin=subprocess.DEVNULL, stdout=log, stderr=log, timeout=60)
-        pepsi.check(r.returncode == 0, "%s failed: %s" % (program, open(self.dir + ".log", errors="replace").read()[-800:]))
-
-    def start(self):
-        with open(self.dir + ".log", "ab") as log:
-            self.process = subprocess.Popen(self.command("postgres", "-D", self.dir + "/data"), cwd="/", stdin=subprocess.DEVNULL,
-                                            stdout=log, stderr=log, preexec_fn=pepsi.die_with_me)
-        self.up = True
-        ready = self.command("pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port))
-        pepsi.wait_for("the external PostgreSQL", lambda: subprocess.run(ready, cwd="/").returncode == 0, 30, 0.1)
-
-    def stop(self, how=signal.SIGINT):
-        if self.up:
-            self.process.send_signal(how)
-            self.process.wait(30)
-            self.up = False
 
 
 def database_stopped(t):

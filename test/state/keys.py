@@ -408,19 +408,21 @@ def main():
         ("db/x.sql", "UPDATE w SET state = '{\"sneaked\": 1}';\n"),
         ("db/x.sql", "UPDATE w SET state = state || to_jsonb(sneaked);\n"),
     ]
-    known = set(faults)
+    # (with a part of the sources, which is what it takes to know our own writers)
+    c = {p: t for p, t in c.items() if p in ("core/ingress/json.c", "core/worker/pass.c", "core/worker/state.c", "core/dispatch/page.c")}
+    known = set(examine(page, c, sql))
     for path, text in more:
         c2, sql2 = dict(c), dict(sql)
         (sql2 if path.endswith(".sql") else c2)[path] = text
         if not any("sneaked" in f or path in f for f in set(examine(page, c2, sql2)) - known):
             print("FAIL this test does not see the key in:\n%s" % text)
             faults.append(path)
-    for cut in ('.BR bounce.phase " text"', '.BR failed_at " text"', '.BR dispatch_error.report.worker_stage " text"'):
-        fewer = page.replace(cut, "").replace(cut.replace("bounce.", "bounce.rcpts[]."), "")
-        if fewer == page or not set(examine(fewer, c, sql)) - known:
+    for cut in ('.BR dispatch_error.crashes " number"', '.BR failed_at " text"', '.BR dispatch_error.report.worker_stage " text"'):
+        fewer = page.replace(cut, "")
+        if fewer == page or not any("document it" in f for f in set(examine(fewer, c, sql)) - known):
             print("FAIL this test does not miss in the page: %s" % cut)
             faults.append(cut)
-    if not any("documented, but written nowhere" in f for f in examine(page.replace(cut, '.BR dispatch_error.report.of_old " text"'), c, sql)):
+    if not any("of_old is documented, but written nowhere" in f for f in examine(page.replace(cut, '.BR dispatch_error.report.of_old " text"'), c, sql)):
         print("FAIL this test does not see that a documented key is written nowhere")
         faults.append("reverse")
     if not faults:

@@ -12,9 +12,28 @@ static const struct {
 } topics[] = {
 	{ "smtp-data", topic_smtp_data, "dot stuffing and end of data: dot-read.json dot-write.json smuggling.json" },
 	{ "proxy-protocol", topic_proxy_protocol, "the header of the PROXY protocol: v1.json v2.json" },
-	{ "address", topic_address, "addresses under the strict envelope grammar: isemail*.json emailvalidation.json flanker.json" },
+	{ "address", topic_address, "envelope addresses and lists of header fields: isemail*.json emailvalidation.json flanker.json address-list.json" },
 	{ "eai", topic_eai, "internationalised addresses and domains: addresses.json IdnaTestV2-sample.txt *punycode_tests.json" },
+	{ "authres", topic_authres, "Authentication-Results fields: authentication-results.json" },
+	{ "psl", topic_psl, "organizational domains by the public suffix list: test_psl.json" },
+	{ "dmarc", topic_dmarc, "DMARC: record-syntax.json mailauth-record.json mailauth-verify.json opendmarc-misc.json" },
+	{ "dkim", topic_dkim, "DKIM: mail-dkim.json opendkim.json canonicalisation.json mail-auth/*.txt mailauth-ec/*.eml" },
+	{ "arc", topic_arc, "ARC chains: arc-draft-validation-tests.json" },
 };
+static struct {
+	struct str folder;
+	struct json_object *root;
+} suite;
+
+struct str vectors_folder(void)
+{
+	return suite.folder;
+}
+
+struct json_object *vectors_root(void)
+{
+	return suite.root;
+}
 
 struct str vectors_str(struct json_object *o, const char *key)
 {
@@ -118,10 +137,26 @@ static int judge_lines(vectors_topic_fn *judge, const char *path, const char *fi
 	return 0;
 }
 
+/* A message file. */
+static int judge_whole(vectors_topic_fn *judge, const char *path, const char *file, struct tally *t)
+{
+	struct json_object *one = json_object_new_object();
+	json_object_object_add(one, "file", json_object_new_string(file));
+	json_object_object_add(one, "path", json_object_new_string(path));
+	judge_one(judge, file, 0, one, t);
+	json_object_put(one);
+	return 0;
+}
+
 /* {"cases": [ … ]}, or the list itself. Returns 0, or -1: not a file of cases. */
 static int judge_file(vectors_topic_fn *judge, const char *path, struct tally *t)
 {
 	const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
+	suite.folder = str_n(path, (size_t)(file - path));
+	suite.root = NULL;
+	/* message files are cases of their own: {"path": FILE} */
+	if (judge == topic_dkim && !str_iends(str_from(path), STR(".json")))
+		return judge_whole(judge, path, file, t);
 	if (str_iends(str_from(path), STR(".txt")))
 		return judge_lines(judge, path, file, t);
 	struct json_object *root = json_object_from_file(path), *cases = root;
@@ -135,6 +170,7 @@ static int judge_file(vectors_topic_fn *judge, const char *path, struct tally *t
 		json_object_put(root);
 		return -1;
 	}
+	suite.root = root;
 	for (size_t i = 0; i < json_object_array_length(cases); i++)
 		judge_one(judge, file, i, json_object_array_get_idx(cases, i), t);
 	json_object_put(root);

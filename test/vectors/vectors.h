@@ -19,6 +19,15 @@ struct verdict {
 typedef void vectors_topic_fn(const char *file, struct json_object *one, struct verdict *v);
 
 vectors_topic_fn topic_smtp_data, topic_address, topic_proxy_protocol, topic_eai;
+vectors_topic_fn topic_dmarc, topic_authres, topic_psl;
+vectors_topic_fn topic_dkim, topic_arc;
+/* The part of topic address that judges header fields: {"header", "expected"}. */
+void topic_address_list(struct json_object *one, struct verdict *v);
+
+/* The file at hand: its folder with the last "/" (suites name message files beside it), and its root, for what a suite says once
+ * for all cases. */
+struct str vectors_folder(void);
+struct json_object *vectors_root(void);
 
 /* Helpers for topics. A string member with its length (NUL octets allowed); .p is NULL when there is none. */
 struct str vectors_str(struct json_object *o, const char *key);

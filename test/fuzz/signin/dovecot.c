@@ -29,7 +29,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	size_t tabs = 0;
 	for (size_t i = 0; i < out.n; i++)
 		tabs += out.p[i] == '\t';
-	if (tabs != 2 + (size ? 2u : 0u) + 1)
+	if (tabs != 2 + (size ? 2u : 0u) + 2)
 		abort();
 	buf_free(&out);
 	return 0;

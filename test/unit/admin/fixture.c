@@ -48,6 +48,12 @@ static void on_stop(void *arg)
 	f->stopped++;
 }
 
+static void on_recipient(void *arg, struct str address, void (*done)(void *ctx, const char *answer, const char *source), void *ctx)
+{
+	(void)arg;
+	done(ctx, str_eq(address, STR("alice@example.test")) ? "yes" : "no", str_eq(address, STR("alice@example.test")) ? "table" : "");
+}
+
 static const struct config *get_config(void *arg)
 {
 	struct fixture *f = arg;
@@ -94,7 +100,7 @@ void fixture_open(struct fixture *f, bool db)
 	need(f->a->http_fds[0] >= 0);
 	f->a->n_http = 1;
 	f->port = net_listen_port(f->a->http_fds[0]);
-	const struct admin_source source = { f, on_status, on_metrics, is_healthy, on_wake, on_reload, on_stop, get_config, NULL };
+	const struct admin_source source = { f, on_status, on_metrics, is_healthy, on_wake, on_reload, on_stop, get_config, NULL, on_recipient };
 	need(!admin_start(f->a, f->base, db ? &f->db : NULL, &source));
 }
 

@@ -49,8 +49,11 @@ static struct {
 	size_t n_ids;
 	store_count_fn release_fn;
 	void *release_arg;
-	store_still_fn still_fn;
-	void *still_arg;
+	struct {
+		store_still_fn fn;
+		void *arg;
+	} still[16]; /* look-ups that are not answered yet */
+	size_t n_still;
 	store_blame_fn blame_fn;
 	void *blame_arg;
 	int64_t blame_id;
@@ -147,8 +150,17 @@ void store_still_running(struct store_conn *c, const char *stage, const int64_t 
 	db.n_ids = n;
 	for (size_t i = 0; i < n; i++)
 		db.ids[i] = ids[i];
-	db.still_fn = fn;
-	db.still_arg = arg;
+	assert_in_range(db.n_still, 0, 15);
+	db.still[db.n_still].fn = fn;
+	db.still[db.n_still++].arg = arg;
+}
+
+/* Answers the newest look-up. */
+static void still_gives(enum store_rc rc, const int64_t *ids, size_t n)
+{
+	assert_in_range(db.n_still, 1, 16);
+	db.n_still--;
+	db.still[db.n_still].fn(db.still[db.n_still].arg, rc, ids, n);
 }
 
 void store_blame(struct store_conn *c, int64_t id, bool overrun, unsigned limit, const char *report, store_blame_fn fn, void *arg)
@@ -248,8 +260,11 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	(void)state;
-	if (db.blame_fn) /* as store_conn_close() would */
+	/* what is not answered, as store_conn_close() would */
+	if (db.blame_fn)
 		db.blame_fn(db.blame_arg, STORE_AWAY, false);
+	while (db.n_still)
+		still_gives(STORE_AWAY, NULL, 0);
 	dispatch_free(d);
 	event_base_free(base);
 	config_free(conf);

@@ -54,7 +54,7 @@ static void test_culprit_is_named(void **state)
 	assert_int_equal(db.n_ids, 3);
 	for (size_t i = 0; i < 3; i++)
 		assert_int_not_equal(db.ids[i], 12);
-	db.still_fn(db.still_arg, STORE_OK, still, 2); /* 11 was committed just before */
+	still_gives(STORE_OK, still, 2); /* 11 was committed just before */
 	spin();
 	assert_int_equal(init_stage()->n_suspects, 0);
 	assert_int_equal(init_stage()->done, 1);
@@ -222,7 +222,7 @@ static void test_blame_is_lost(void **state)
 	int w = crowd(&page);
 	wire_page_hop(page, 12, 0, now_us, "init", "m", "1");
 	dies(w, SIGSEGV);
-	db.still_fn(db.still_arg, STORE_AWAY, NULL, 0);
+	still_gives(STORE_AWAY, NULL, 0);
 	booked(STORE_AWAY, false);
 	assert_int_equal(init_stage()->n_repairs, 4);
 	dispatch_database(d, false);
@@ -230,7 +230,7 @@ static void test_blame_is_lost(void **state)
 	spin();
 	assert_int_equal(db.stills, 2);
 	assert_int_equal(db.n_ids, 4);
-	db.still_fn(db.still_arg, STORE_OK, still, 1);
+	still_gives(STORE_OK, still, 1);
 	spin();
 	assert_int_equal(init_stage()->n_repairs, 0);
 	assert_int_equal(init_stage()->n_suspects, 1);

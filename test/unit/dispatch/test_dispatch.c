@@ -134,7 +134,7 @@ static void test_suspect_does_not_hold_up_others(void **state)
 	close(w0);
 	dispatch_worker_exited(d, pid0, SIGSEGV);
 	spin();
-	db.still_fn(db.still_arg, STORE_OK, still, 2);
+	still_gives(STORE_OK, still, 2);
 	spin();
 	assert_int_equal(init_stage()->n_suspects, 2);
 	assert_int_equal(sp.starts, 3); /* a fresh worker for them */
@@ -301,7 +301,7 @@ static void test_claimed_before_its_worker_died(void **state)
 	spin();
 	assert_int_equal(db.stills, 1);
 	int64_t still = 1;
-	db.still_fn(db.still_arg, STORE_OK, &still, 1);
+	still_gives(STORE_OK, &still, 1);
 	spin();
 	assert_int_equal(init_stage()->in_flight, 1);
 	assert_int_equal(dispatch_stage_find(d, "bounce")->in_flight, 1);
@@ -375,7 +375,7 @@ static void test_crowd_is_not_blamed_but_separated(void **state)
 	assert_int_equal(db.blames, 0);
 	assert_int_equal(db.stills, 1);
 	assert_int_equal(db.n_ids, 2);
-	db.still_fn(db.still_arg, STORE_OK, still, 1); /* 1 was finished just before */
+	still_gives(STORE_OK, still, 1); /* 1 was finished just before */
 	spin();
 	assert_int_equal(init_stage()->done, 1);
 	assert_int_equal(init_stage()->n_suspects, 1);

@@ -185,7 +185,9 @@ static struct world *make(const char *const *options, unsigned ways)
 	unlink(path);
 	assert_non_null(w->conf);
 	static const char *const own[] = { "pepsi", "HOSTNAME", "mx.example.test", "pepsi", "LOCAL_DOMAINS",
-		"example.test *.sub.test", "pepsi", "RELAY_NETWORKS", "192.0.2.0/24", NULL };
+		"example.test *.sub.test", "pepsi", "RELAY_NETWORKS", "192.0.2.0/24",
+		/* tests of other things send a lot from one address */
+		"listener-mx", "MESSAGES_PER_MINUTE", "0", "listener-mx", "CONNECTIONS_PER_MINUTE", "0", NULL };
 	for (const char *const *o = own; *o; o += 3)
 		assert_int_equal(config_set(w->conf, o[0], o[1], o[2]), 0);
 	assert_int_equal(config_set(w->conf, "pepsi", "STATE_DIR", w->dir), 0);

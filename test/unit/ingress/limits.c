@@ -293,6 +293,39 @@ static void test_deadlines(void **state)
 	world_free(w);
 }
 
+/* Many that run out of time together: a turn ends some of them, others get their turn before it goes on. */
+static void test_deadlines_together(void **state)
+{
+	enum { N = 120 };
+	(void)state;
+	struct world *w = world_new((const char *const[]){ "listener-mx", "MAX_CONNECTIONS_PER_ADDRESS", "1000", NULL });
+	struct client c[N];
+	for (unsigned i = 0; i < N; i++) {
+		c[i] = client_new(w);
+		client_hello(&c[i]);
+	}
+	for (struct session *s = w->in->sessions; s; s = s->next)
+		s->deadline_us = 0;
+	ingress_sweep(w->in, clock_mono_us());
+	unsigned first = (unsigned)w->in->timeouts;
+	assert_in_range(first, 1, N / 2);
+	ingress_sweep(w->in, clock_mono_us()); /* the next tick, before it went on */
+	assert_int_equal(w->in->timeouts, first);
+	/* the one it would go on with is gone by then */
+	session_free(w->in->sweep_at);
+	for (unsigned i = 0; i < N; i++) {
+		if (i != N - 1 - first) /* newest first */
+			client_expect(&c[i], "421 4.4.2 ");
+		client_closed(&c[i]);
+	}
+	for (unsigned i = 0; i < N; i++)
+		client_free(&c[i]);
+	assert_int_equal(w->in->timeouts, N - 1);
+	assert_int_equal(w->in->n_sessions, 0);
+	assert_null(w->in->sweep_at);
+	world_free(w);
+}
+
 /* A client that sends commands and reads no replies is stopped, not buffered without end. */
 static void test_not_reading(void **state)
 {
@@ -540,6 +573,7 @@ int main(void)
 		cmocka_unit_test(test_ids_refill),
 		cmocka_unit_test(test_connections),
 		cmocka_unit_test(test_deadlines),
+		cmocka_unit_test(test_deadlines_together),
 		cmocka_unit_test(test_not_reading),
 		cmocka_unit_test(test_wake_interval),
 		cmocka_unit_test(test_spool_trouble),

@@ -83,14 +83,14 @@ static void requests(void **st)
 		.local = STR("192.0.2.2"), .tls = true, .tls_version = STR("TLSv1.3"), .has_initial = true, .initial = STR("\0a\0b") };
 	(void)st;
 	assert_int_equal(dovecot_request_put(&b, &r), 0);
-	assert_string_equal(buf_z(&b), "AUTH\t9\tPLAIN\tservice=submission\tsecured=tls\ttls_protocol=TLSv1.3\tlip=192.0.2.2\trip=192.0.2.1\t"
+	assert_string_equal(buf_z(&b), "AUTH\t9\tPLAIN\tservice=submission\tsecured=tls\ttls_protocol=TLSv1.3\tno-penalty\tlip=192.0.2.2\trip=192.0.2.1\t"
 				       "resp=AGEAYg==\n");
 	/* whatever is in a field, it stays one field on one line */
 	buf_reset(&b);
 	r.client = STR("1\tresp=x\n2\r\0013\0004");
 	r.has_initial = r.tls = false;
 	assert_int_equal(dovecot_request_put(&b, &r), 0);
-	assert_string_equal(buf_z(&b), "AUTH\t9\tPLAIN\tservice=submission\tlip=192.0.2.2\trip=1\001tresp=x\001n2\001r\00113\00104\n");
+	assert_string_equal(buf_z(&b), "AUTH\t9\tPLAIN\tservice=submission\tno-penalty\tlip=192.0.2.2\trip=1\001tresp=x\001n2\001r\00113\00104\n");
 	buf_reset(&b);
 	assert_int_equal(dovecot_cont_put(&b, 9, STR("")), 0);
 	assert_int_equal(dovecot_cancel_put(&b, 9), 0);

@@ -109,8 +109,12 @@ static const struct script scripts[] = {
 	    "EV MESSAGE from=<a@b.example> to=<c@d.example> success delay orcpt=<rfc822;x+2By@z> to=<e@d.example> never "
 	    "text=<\xc3\xa9\xff\\r\\n>\n250 2.6.0 queued as 1\n",
 	    false },
+	{ "a blank behind the colon, as mail programs have it", NULL, { EHLO, S("MAIL FROM: <a@b.example> SIZE=9\r\nRCPT TO: <c@d.example>\r\n") },
+	    GREETED "EV MAIL from=<a@b.example> domain=<b.example> size=9\n250 2.1.0 Ok\n"
+		    "EV RCPT to=<c@d.example> local=<c> domain=<d.example>\n250 2.1.5 Ok\n",
+	    false },
 	{ "bad MAIL", NULL,
-	    { EHLO, S("MAIL\r\nMAIL <a@b.example>\r\nMAIL FROM: <a@b.example>\r\nMAIL FROM:a@b.example\r\nMAIL FROM:<a@b.example>SIZE=1\r\n"
+	    { EHLO, S("MAIL\r\nMAIL <a@b.example>\r\nMAIL FROM:  <a@b.example>\r\nMAIL FROM:a@b.example\r\nMAIL FROM:<a@b.example>SIZE=1\r\n"
 		      "MAIL FROM:<a..b@c.example>\r\nMAIL FROM:<postmaster>\r\nMAIL FROM:<a@b.example> SIZE=x\r\n"
 		      "MAIL FROM:<a@b.example> SIZE=1001\r\nMAIL FROM:<\xc3\xa9@b.example>\r\n") },
 	    GREETED "501 5.5.4 Syntax: MAIL FROM:<address> [parameters]\n501 5.5.4 Syntax: MAIL FROM:<address> [parameters]\n"
@@ -120,7 +124,7 @@ static const struct script scripts[] = {
 		    "552 5.3.4 Message size exceeds the limit\n553 5.6.7 Address is not ASCII: SMTPUTF8 needed\n" TOO_MANY,
 	    false },
 	{ "bad RCPT", NULL,
-	    { EHLO, S("MAIL FROM:<a@b.example>\r\nRCPT\r\nRCPT FROM:<c@d.example>\r\nRCPT TO: <c@d.example>\r\nRCPT TO:<>\r\nRCPT TO:<c>\r\n"
+	    { EHLO, S("MAIL FROM:<a@b.example>\r\nRCPT\r\nRCPT FROM:<c@d.example>\r\nRCPT TO :<c@d.example>\r\nRCPT TO:<>\r\nRCPT TO:<c>\r\n"
 		      "RCPT TO:<c@d_e>\r\nRCPT TO:<c@d.example> NOTIFY=NEVER,DELAY\r\nRCPT TO:<c@d.example> X NOTIFY=NEVER\r\n"
 		      "RCPT TO:<\xc3\xa9@d.example>\r\nRCPT TO:<c@d.example> ORCPT=rfc822;a+0Ab\r\n") },
 	    GREETED MAIL_A

@@ -83,6 +83,13 @@ static void test_orcpt(void **state)
 		{ "rfc(822);b", false, "", NULL },
 		{ "rfc822;b+0A@example.net", false, "", NULL },
 		{ "rfc822;b\xc3\xa9@example.net", true, "", NULL },
+		{ "rfc822;+C3+A9b+2B@example.net", true, "utf-8", "\xc3\xa9" "b+@example.net" }, /* Postfix 3.7 */
+		{ "rfc822;+C3+A9b+2B@example.net", false, "", NULL },
+		{ "RFC822;b+2B@example.net", true, "RFC822", "b+@example.net" },
+		{ "rfc822;+C3b@example.net", true, "", NULL },
+		{ "rfc822;+C2+85@example.net", true, "", NULL },
+		{ "rfc822;+C3+A9+0A@example.net", true, "", NULL },
+		{ "x400;+C3+A9b@example.net", true, "", NULL },
 		{ "utf-8;b\xc3\xa9@example.net", true, "utf-8", "b\xc3\xa9@example.net" },
 		{ "utf-8;b\xc3\xa9@example.net", false, "utf-8", NULL },
 		{ "UTF-8;b\\x{E9}@example.net", false, "UTF-8", "b\xc3\xa9@example.net" },

@@ -1,0 +1,103 @@
+/* pepsi recipient: the table of recipients (RECIPIENTS = table), kept by the admin child; and what a RCPT would be told, asked of the
+ * reactor, which alone knows all sources. */
+#include "account_client.h"
+
+#include <stdlib.h>
+
+static int change(struct cli *c, enum wire_account_op op)
+{
+	struct account_client *a = cli_account_client(c);
+	struct wire_account_answer an;
+	if (!a)
+		return CLI_FAILED;
+	int rc = cli_account_connect(a);
+	for (size_t i = 0; !rc && i < c->args.n_pos; i++) {
+		struct wire_account_request r = { .op = op, .name = str_from(c->args.pos[i]) };
+		rc = cli_account_ask(a, &r, &an);
+	}
+	if (!rc && c->json)
+		puts("{\"ok\":true}");
+	return cli_account_done(a, rc);
+}
+
+int tool_recipient_add(struct cli *c)
+{
+	return change(c, WIRE_RECIPIENT_ADD);
+}
+
+int tool_recipient_remove(struct cli *c)
+{
+	return change(c, WIRE_RECIPIENT_REMOVE);
+}
+
+int tool_recipient_list(struct cli *c)
+{
+	struct wire_account_answer an = { .more = true };
+	struct json_object *all = c->json ? json_object_new_array() : NULL;
+	char last[WIRE_SIGNIN_NAME_MAX + 1] = "";
+	struct account_client *a = cli_account_client(c);
+	if (!a)
+		return CLI_FAILED;
+	int rc = cli_account_connect(a);
+	while (!rc && an.more) {
+		struct wire_account_request r = { .op = WIRE_RECIPIENT_LIST, .name = str_from(last) };
+		struct wire_account_row row;
+		size_t n = 0;
+		int got = 0;
+		if ((rc = cli_account_ask(a, &r, &an)))
+			break;
+		for (; (got = wire_account_row_get(&an.rows, &row)) == 1; n++) {
+			snprintf(last, sizeof last, "%.*s", STR_ARG(row.name));
+			if (all) {
+				json_object_array_add(all, json_object_new_string_len(row.name.p, (int)row.name.n));
+			} else {
+				cli_text_print(stdout, row.name);
+				putchar('\n');
+			}
+		}
+		if (got < 0 || (an.more && !n)) /* or it would be asked for ever */
+			rc = cli_fail("pepsid at %s gave an answer that cannot be read", a->path);
+	}
+	if (all && !rc)
+		cli_json_print(all);
+	json_object_put(all);
+	return cli_account_done(a, rc);
+}
+
+static void print_verdict(struct json_object *o, struct str answer)
+{
+	cli_text_print(stdout, cli_json_text(o, "recipient"));
+	if (str_eq(answer, STR("yes"))) {
+		fputs(": accepted, known to ", stdout);
+		cli_text_print(stdout, cli_json_text(o, "source"));
+	} else if (str_eq(answer, STR("no"))) {
+		fputs(": refused, 550 5.1.1: no source of RECIPIENTS knows it", stdout);
+	} else if (str_eq(answer, STR("away"))) {
+		fputs(": 451 4.3.0 for now: a source of RECIPIENTS cannot be asked", stdout);
+	} else if (str_eq(answer, STR("relay"))) {
+		fputs(": not in LOCAL_DOMAINS; taken from RELAY_NETWORKS and from who signed in", stdout);
+	} else {
+		fputs(": refused: not an address", stdout);
+	}
+	putchar('\n');
+}
+
+/* The exit status says what a stranger would be told. */
+int tool_recipient_test(struct cli *c)
+{
+	struct json_object *args = json_object_new_object();
+	if (!args)
+		return cli_fail("out of memory");
+	json_object_object_add(args, "recipient", json_object_new_string(c->args.pos[0]));
+	struct json_object *o = cli_ask(c, "recipient.test", args, CLI_ANSWER_MS, false);
+	if (!o)
+		return CLI_FAILED;
+	struct str answer = cli_json_text(o, "answer");
+	int rc = str_eq(answer, STR("yes")) ? CLI_DONE : CLI_FAILED;
+	if (c->json)
+		cli_json_print(o);
+	else
+		print_verdict(o, answer);
+	json_object_put(o);
+	return rc;
+}
