@@ -18,6 +18,8 @@ INSERT INTO pepsi_grant VALUES
     ('pepsi-ingress', 'f', 'workqueue_add', 'EXECUTE'),
     ('pepsi-ingress', 'f', 'workqueue_add_once', 'EXECUTE'),
     ('pepsi-ingress', 'f', 'workqueue_body_piece', 'EXECUTE'),
+    ('pepsi-ingress', 'f', 'account_use_put', 'EXECUTE'),
+    ('pepsi-ingress', 'f', 'account_use_get', 'EXECUTE'),
     ('pepsi-ingress', 'f', 'recipient_lookup', 'EXECUTE'),
     ('pepsi-ingress', 'f', 'greylist_ask', 'EXECUTE'),
     ('pepsi-ingress', 'f', 'greylist_sweep', 'EXECUTE'),

@@ -22,6 +22,25 @@ CREATE TABLE pepsi.mail_account (
 );
 CREATE INDEX mail_account_certificates ON pepsi.mail_account USING gin (certificates);
 
+-- What a sender waits for is claimed by urgency (MT-PRIORITY), then by age; so its index is made anew. The expression stands word for
+-- word in workqueue_claim, too.
+DROP INDEX pepsi.workqueue_pending_sender;
+CREATE INDEX workqueue_pending_sender ON pepsi.workqueue (stage, sender_key,
+    (CASE WHEN jsonb_typeof(state -> 'priority') = 'number' THEN -(state -> 'priority')::numeric ELSE 0 END), id) WHERE status = 'pending';
+
+-- How much of its caps each account has used, so that a restart of the daemon does not forget: written every few seconds, and never by
+-- anybody but the ingress. Messages and recipients since the beginning of the hour and the day that are running for the account.
+CREATE TABLE pepsi.mail_account_use (
+    name            text PRIMARY KEY CHECK (octet_length(name) BETWEEN 1 AND 255),
+    hour_at         timestamptz NOT NULL,
+    day_at          timestamptz NOT NULL,
+    messages_hour   bigint NOT NULL CHECK (messages_hour >= 0),
+    messages_day    bigint NOT NULL CHECK (messages_day >= 0),
+    recipients_hour bigint NOT NULL CHECK (recipients_hour >= 0),
+    recipients_day  bigint NOT NULL CHECK (recipients_day >= 0),
+    told_at         timestamptz NOT NULL                          -- when the owner was told last
+) WITH (fillfactor = 50);
+
 -- Recipients: who lives here, for the word "table" of RECIPIENTS. "local@domain", or "@domain": everybody there; lower case, domains
 -- as A-labels. Written by role pepsi-config (`pepsi recipient`) or the site's own programs; read through recipient_lookup().
 CREATE TABLE pepsi.recipient (

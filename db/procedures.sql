@@ -463,13 +463,23 @@ END $$;
 
 -- ---------------------------------------------------------------------------------------------- admission
 
--- One message. Does not notify. p_running: handed to a worker right after the commit. p_body NULL: it came by
+-- When a message that is held (state.hold, FUTURERELEASE and over-cap mail) is to go on; NULL: it is not held, or not any more. The ingress's
+-- clock said until when and it said p_received_at: what counts is the difference, on the server's clock.
+CREATE FUNCTION pepsi.hold_end(p_state jsonb, p_received_at timestamptz) RETURNS timestamptz
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN jsonb_typeof(p_state #> '{hold,until}') = 'number'
+            AND (p_state #> '{hold,until}')::numeric BETWEEN extract(epoch FROM p_received_at) AND 253402300799
+        THEN now() + (to_timestamp((p_state #> '{hold,until}')::double precision) - p_received_at) END
+$$;
+
+-- One message; paused when it is held. Does not notify. p_running: handed to a worker right after the commit. p_body NULL: it came by
 -- workqueue_body_piece, and must be there as a whole.
 CREATE FUNCTION pepsi.workqueue_add(p_id bigint, p_stage text, p_running boolean, p_received_at timestamptz,
     p_mail_from text, p_rcpt_to text[], p_state jsonb, p_headers bytea, p_body bytea) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     b record;
+    due timestamptz;
 BEGIN
     IF p_body IS NULL THEN
         SELECT part, size INTO b FROM pepsi.workqueue_body WHERE id = p_id AND xmin = pg_current_xact_id()::xid;
@@ -481,9 +491,11 @@ BEGIN
     ELSE
         INSERT INTO pepsi.workqueue_body (id, body) VALUES (p_id, p_body);
     END IF;
-    INSERT INTO pepsi.workqueue (id, mail_from, rcpt_to, headers, body_id, stage, status, state, received_at)
+    due := CASE WHEN NOT p_running THEN pepsi.hold_end(p_state, p_received_at) END;
+    INSERT INTO pepsi.workqueue (id, mail_from, rcpt_to, headers, body_id, stage, status, state, received_at, timeout)
     VALUES (p_id, p_mail_from, p_rcpt_to, p_headers, p_id, p_stage,
-        CASE WHEN p_running THEN 'running' ELSE 'pending' END::pepsi.workqueue_status, p_state, p_received_at);
+        CASE WHEN p_running THEN 'running' WHEN due IS NOT NULL THEN 'paused' ELSE 'pending' END::pepsi.workqueue_status, p_state,
+        p_received_at, due);
     UPDATE pepsi.flow_stats SET received = received + 1 WHERE slot = (SELECT pepsi.flow_slot());
     RETURN p_id;
 END $$;
@@ -512,11 +524,14 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE n integer;
 BEGIN
     INSERT INTO pepsi.workqueue_body (id, body) SELECT u.id, u.body FROM unnest(p_id, p_body) u(id, body);
-    INSERT INTO pepsi.workqueue (id, mail_from, rcpt_to, headers, body_id, stage, status, state, received_at)
+    INSERT INTO pepsi.workqueue (id, mail_from, rcpt_to, headers, body_id, stage, status, state, received_at, timeout)
     SELECT u.id, u.mail_from, p_rcpts[u.lo:u.hi], u.headers, u.id, u.stage,
-        CASE WHEN u.running THEN 'running' ELSE 'pending' END::pepsi.workqueue_status, u.state::jsonb, u.received_at
+        CASE WHEN u.running THEN 'running' WHEN h.due IS NOT NULL THEN 'paused' ELSE 'pending' END::pepsi.workqueue_status,
+        u.state::jsonb, u.received_at, h.due
     FROM unnest(p_id, p_stage, p_running, p_received_at, p_mail_from, p_rcpt_lo, p_rcpt_hi, p_state, p_headers)
-        u(id, stage, running, received_at, mail_from, lo, hi, state, headers);
+        u(id, stage, running, received_at, mail_from, lo, hi, state, headers)
+    CROSS JOIN LATERAL (SELECT CASE WHEN NOT u.running AND strpos(u.state, '"hold"') > 0
+        THEN pepsi.hold_end(u.state::jsonb, u.received_at) END AS due) h;
     GET DIAGNOSTICS n = ROW_COUNT;
     UPDATE pepsi.flow_stats SET received = received + n WHERE slot = (SELECT pepsi.flow_slot());
     RETURN n;
@@ -666,6 +681,8 @@ END $$;
 -- time (the dispatcher's book: p_book_*, else p_floor[s]); its n-th row counts n times p_cost[s] on top; the rows that come
 -- out least are taken. Senders are found by stepping through an index from one to the next, so the price depends on how
 -- many senders wait, not on how many rows. With more than 2000 of them the later ones (by key) wait for the FIFO share.
+-- Among its own rows a sender's come by priority (MT-PRIORITY, RFC 6710), then by age: whoever asks for haste takes it from his own
+-- other mail and from nobody else's, and none of that starves, for the FIFO share does not look at priorities.
 -- The planner settings keep to the indexes whatever the statistics say of a queue that was empty a moment ago.
 CREATE FUNCTION pepsi.workqueue_claim(p_stage text[], p_limit integer[], p_fifo integer[], p_floor bigint[], p_cost bigint[],
     p_book_stage integer[], p_book_key text[], p_book_time bigint[])
@@ -696,8 +713,10 @@ BEGIN
         ), fair AS MATERIALIZED (
             SELECT c.id, coalesce(b.t, p_floor[s]) + c.n * p_cost[s] AS due FROM unnest(senders) u(key)
             LEFT JOIN unnest(p_book_stage, p_book_key, p_book_time) b(st, key, t) ON b.st = s AND b.key = u.key
-            CROSS JOIN LATERAL (SELECT r.id, row_number() OVER (ORDER BY r.id) AS n FROM (SELECT w.id FROM pepsi.workqueue w
-                WHERE w.status = 'pending' AND w.stage = p_stage[s] AND w.sender_key = u.key ORDER BY w.id LIMIT per) r) c
+            CROSS JOIN LATERAL (SELECT r.id, row_number() OVER (ORDER BY r.urgency, r.id) AS n FROM (SELECT w.id,
+                    CASE WHEN jsonb_typeof(w.state -> 'priority') = 'number' THEN -(w.state -> 'priority')::numeric ELSE 0 END AS urgency
+                FROM pepsi.workqueue w WHERE w.status = 'pending' AND w.stage = p_stage[s] AND w.sender_key = u.key
+                ORDER BY urgency, w.id LIMIT per) r) c
         ), pick AS MATERIALIZED (
             SELECT a.id FROM aged a
             UNION ALL
@@ -812,6 +831,28 @@ BEGIN
     END IF;
     RETURN n;
 END $$;
+
+-- ---------------------------------------------------------------------------------------------- caps of accounts
+
+-- What the ingress has in its books of accounts with caps; names without use for a month are forgotten on the way.
+CREATE FUNCTION pepsi.account_use_put(p_name text[], p_hour_at timestamptz[], p_day_at timestamptz[], p_messages_hour bigint[],
+    p_messages_day bigint[], p_recipients_hour bigint[], p_recipients_day bigint[], p_told_at timestamptz[]) RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    DELETE FROM pepsi.mail_account_use WHERE day_at < now() - interval '30 days' AND NOT name = ANY (p_name);
+    INSERT INTO pepsi.mail_account_use AS u (name, hour_at, day_at, messages_hour, messages_day, recipients_hour, recipients_day, told_at)
+    SELECT * FROM unnest(p_name, p_hour_at, p_day_at, p_messages_hour, p_messages_day, p_recipients_hour, p_recipients_day, p_told_at)
+    ON CONFLICT (name) DO UPDATE SET hour_at = excluded.hour_at, day_at = excluded.day_at, messages_hour = excluded.messages_hour,
+        messages_day = excluded.messages_day, recipients_hour = excluded.recipients_hour,
+        recipients_day = excluded.recipients_day, told_at = excluded.told_at
+$$;
+
+-- All that may still count, the latest used first.
+CREATE FUNCTION pepsi.account_use_get(p_limit integer) RETURNS TABLE (name text, hour_at timestamptz, day_at timestamptz,
+    messages_hour bigint, messages_day bigint, recipients_hour bigint, recipients_day bigint, told_at timestamptz)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT u.name, u.hour_at, u.day_at, u.messages_hour, u.messages_day, u.recipients_hour, u.recipients_day, u.told_at
+    FROM pepsi.mail_account_use u ORDER BY u.hour_at DESC LIMIT p_limit
+$$;
 
 -- ---------------------------------------------------------------------------------------------- aliases
 

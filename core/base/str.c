@@ -94,6 +94,8 @@ bool str_is_ascii(struct str s)
 
 bool str_is_utf8(struct str s)
 {
+	if (!s.n) /* NULL is allowed then */
+		return true;
 	const unsigned char *p = (const unsigned char *)s.p, *end = p + s.n;
 	while (p < end) {
 		unsigned c = *p++, more, low = 0x80, high = 0xbf;

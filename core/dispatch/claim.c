@@ -81,6 +81,17 @@ static bool worth_a_claim(const struct stage *st, unsigned room)
 	return room && (st->n_backlog < st->parallelism || room >= st->parallelism * st->queue_limit / 4);
 }
 
+/* Places given by age alone. What is less than a place is saved up for the next claims: with few places at a time, rounding it up would
+ * leave none for the fair share, and rounding it down none for age. */
+static unsigned fifo_share(struct stage *st, unsigned room, unsigned percent)
+{
+	unsigned credit = st->fifo_credit + room * percent, n = credit / 100;
+	if (n > room)
+		n = room;
+	st->fifo_credit = credit - n * 100 < 100 ? credit - n * 100 : 99;
+	return n;
+}
+
 void dispatch_claim(struct dispatch *d)
 {
 	struct claim_call *c = d->claim;
@@ -95,7 +106,7 @@ void dispatch_claim(struct dispatch *d)
 			continue;
 		c->stage[c->n] = st;
 		c->ask[c->n] = (struct store_claim_stage){ .stage = st->name, .limit = (int32_t)room,
-			.fifo = (int32_t)((room * d->fifo_percent + 99) / 100), .floor_us = st->book.floor_us,
+			.fifo = (int32_t)fifo_share(st, room, d->fifo_percent), .floor_us = st->book.floor_us,
 			.cost_us = st->avg_us ? (double)st->avg_us : 1000 };
 		c->wakes[c->n] = st->wakes;
 		put_book(c, st, c->n);

@@ -54,6 +54,7 @@ bool dispatch_reserve(void *d, const char *stage, const char *sender_key, size_t
 void dispatch_unreserve(void *d, const char *stage, const char *sender_key, size_t octets);
 void dispatch_hand_off(void *d, const char *stage, const char *sender_key, const struct wire_item *item, int body_fd);
 void dispatch_wake_sink(void *d, const char *stage);
+void dispatch_due_sink(void *d);
 
 /* Orderly stop: no more claims, unsent flights go back to pending, workers finish what they hold (at most grace_s, then
  * they are killed), statistics are flushed; then done(arg). */

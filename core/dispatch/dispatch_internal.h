@@ -123,6 +123,7 @@ struct stage {
 	size_t backlog_bytes;
 
 	bool maybe_pending;     /* the database may hold pending rows for it */
+	unsigned fifo_credit;   /* hundredths of a place by age, below 100 */
 	uint64_t wakes;         /* counts wake-ups, to notice one during a claim */
 	int64_t avg_us;         /* moving mean of worker time per message; 0: unknown */
 

@@ -124,6 +124,11 @@ void dispatch_due_soon(struct dispatch *d)
 		due_timer(d, DUE_COALESCE_US);
 }
 
+void dispatch_due_sink(void *arg)
+{
+	dispatch_due_soon(arg);
+}
+
 /* ---- rows whose worker could not write their outcome: released after a pause */
 
 void dispatch_sour_add(struct dispatch *d, struct stage *st, int64_t id, int64_t delay_us)

@@ -212,7 +212,7 @@ static int prepare(struct admit *a, struct message *m)
 	if (message_compose(m, clock_wall_us()))
 		return -1;
 	/* what may have been taken before is no worker's until the database has said so */
-	if (!m->once.n && message_item(m, &item)) {
+	if (!m->once.n && !message_held(m) && message_item(m, &item)) {
 		m->reserved_octets = message_octets(m);
 		m->reserved = a->sink.reserve(a->sink.arg, message_stage(m), m->sender_key, m->reserved_octets);
 	}

@@ -92,6 +92,8 @@ int ingress_start(struct ingress *in, struct event_base *base, struct store_conn
 {
 	struct admission_backend be = { reserve_ids, admit, in, admit_large, 0 };
 	in->admission = admission;
+	in->use_put = store_account_use_put;
+	in->use_get = store_account_use_get;
 	while (be.n_large < n_large && be.n_large < ADMIT_LARGE_MAX) {
 		in->large[be.n_large] = large[be.n_large];
 		be.n_large++;

@@ -2,6 +2,7 @@
  * says is in session.c and policy.c; how messages are committed, in admit.c. */
 #include "certificates.h"
 #include "ingress_internal.h"
+#include "notice.h"
 
 #include "base/clock.h"
 
@@ -18,7 +19,8 @@ enum { REFUSAL_LINES_A_SECOND = 20, SESSION_OCTETS = 16 * 1024, GIVE_BACK_OCTETS
 enum { SWEEP_SEEN = 4000, SWEEP_ENDED = 50 }; /* in one turn of the loop */
 
 const char *const refusal_names[REFUSED_N] = { "relay", "database", "memory", "disk", "headers", "loop", "content",
-	"connections", "address", "row", "drain", "early-talk", "proxy", "auth", "sender", "before-accept", "recipient", "lookup", "harvest", "rate", "dnsbl", "greylist", "queue" };
+	"connections", "address", "row", "drain", "early-talk", "proxy", "auth", "sender", "from", "form", "cap", "wish", "before-accept",
+	"recipient", "lookup", "harvest", "rate", "dnsbl", "greylist", "queue" };
 
 /* --- beginning and end --- */
 
@@ -81,6 +83,8 @@ void ingress_free(struct ingress *in)
 	if (in->signin_fd >= 0)
 		close(in->signin_fd);
 	admit_free(in->admit);
+	notice_free_all(in);
+	caps_free(in->caps);
 	listening_free_all(in);
 	net_tickets_unref(in->tickets);
 	struct event *ev[5] = { in->tick, in->sweep, in->resume, in->wake, in->drain_end };
@@ -250,6 +254,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	greylist_tick(in->greylist, now);
 	backend_count_queue(in, now);
 	certificates_watch(in, now);
+	caps_write(in->caps, false);
 	give_back(in);
 }
 
@@ -308,15 +313,20 @@ static void log_outcome(struct ingress *in, const struct session *s, const struc
 	char user[32] = "";
 	if (s->user_known)
 		snprintf(user, sizeof user, " uid=%u", (unsigned)s->uid);
+	char held[32] = "";
 	if (rc == STORE_OK) {
+		if (message_held(m)) {
+			in->held_for_sender += !strcmp(m->hold_why, "sender");
+			snprintf(held, sizeof held, " held_until=%lld", (long long)m->hold_until);
+		}
 		if (log_max() >= LOG_LV_INFO)
 			log_info(NULL,
 			    "id=%lld event=accepted session=%llu listener=%s client=%s%s helo=%s from=%s "
-			    "rcpts=%zu size=%llu%s%s%s",
+			    "rcpts=%zu size=%llu%s%s%s%s",
 			    (long long)m->id, (unsigned long long)s->id, s->terms->name, s->peer.text, user,
 			    log_q(buf_str(&s->helo)), log_q(m->mail_from), m->n_rcpts,
 			    (unsigned long long)m->spool.size, m->chunked ? " chunked=1" : "",
-			    m->body == SMTP_BODY_BINARYMIME ? " body=BINARYMIME" : "", s->conn ? "" : " client_gone=1");
+			    m->body == SMTP_BODY_BINARYMIME ? " body=BINARYMIME" : "", held, s->conn ? "" : " client_gone=1");
 		return;
 	}
 	if (rc == STORE_REPEAT) {
@@ -349,11 +359,11 @@ static void hand_off(struct ingress *in, const struct message *m)
 void ingress_admitted(void *arg, struct message *const *msgs, const enum store_rc *rcs, size_t n)
 {
 	struct ingress *in = arg;
-	bool wake = false;
+	bool wake = false, due = false;
 	/* First all answers: clients prepare their next message while we go on. */
 	for (size_t i = 0; i < n; i++) {
 		struct session *s = msgs[i]->session;
-		if (rcs[i] == STORE_OK) {
+		if (rcs[i] == STORE_OK && s) {
 			in->accepted++;
 			in->octets += msgs[i]->spool.size;
 			in->local_accepted += s->user_known;
@@ -361,7 +371,7 @@ void ingress_admitted(void *arg, struct message *const *msgs, const enum store_r
 				limits_good(in->limits, &s->peer);
 		}
 		in->local_repeats += rcs[i] == STORE_REPEAT;
-		if (s->conn) {
+		if (s && s->conn) {
 			answer(s, msgs[i], rcs[i]);
 			session_flush(s);
 		}
@@ -372,6 +382,8 @@ void ingress_admitted(void *arg, struct message *const *msgs, const enum store_r
 			hand_off(in, m);
 		else if (m->reserved)
 			in->sink.unreserve(in->sink.arg, message_stage(m), m->sender_key, m->reserved_octets);
+		else if (rcs[i] == STORE_OK && message_held(m))
+			due = true;
 		else if (rcs[i] == STORE_OK && m->stage[0]) /* a stage before acceptance sent it there */
 			in->sink.wake(in->sink.arg, m->stage);
 		else if (rcs[i] == STORE_OK)
@@ -379,10 +391,18 @@ void ingress_admitted(void *arg, struct message *const *msgs, const enum store_r
 	}
 	if (wake)
 		ingress_wake(in);
+	if (due && in->sink.due)
+		in->sink.due(in->sink.arg);
 	for (size_t i = 0; i < n; i++)
-		log_outcome(in, msgs[i]->session, msgs[i], rcs[i]);
+		if (msgs[i]->session) {
+			log_outcome(in, msgs[i]->session, msgs[i], rcs[i]);
+			caps_settled(in->caps, msgs[i], rcs[i]);
+		}
 	for (size_t i = 0; i < n; i++)
-		session_settled(msgs[i]->session);
+		if (msgs[i]->session)
+			session_settled(msgs[i]->session);
+		else
+			notice_settled(in, msgs[i], rcs[i]);
 }
 
 void ingress_dns(struct ingress *in, struct net_dns *dns)
@@ -413,6 +433,8 @@ void ingress_database(struct ingress *in, bool up)
 		return;
 	in->database_up = up;
 	admit_database(in->admit, up);
+	if (up)
+		caps_database(in->caps);
 	recipients_changed(in->recipients); /* what was notified meanwhile was missed */
 }
 
@@ -445,6 +467,7 @@ int ingress_start_with(struct ingress *in, struct event_base *base, const struct
 	in->sink = *sink;
 	in->admit = admit_new(base, be, sink, ingress_admitted, in);
 	in->auth = auth_new(in, &in->set.auth);
+	in->caps = caps_new(in, in->set.counted);
 	const struct recipient_backend rb = backend_recipients(in);
 	const struct greylist_backend gb = backend_greylist(in);
 	in->recipients = recipients_new(base, &rb);
@@ -459,7 +482,8 @@ int ingress_start_with(struct ingress *in, struct event_base *base, const struct
 	in->before = before_new(in, &in->spawner);
 	if (in->before)
 		before_configure(in->before, in->config);
-	if (!in->recipients || !in->greylist || !in->admit || !in->auth || !in->before || !in->tick || !in->sweep || !in->resume || !in->wake || event_add(in->tick, &second))
+	if (!in->recipients || !in->greylist || !in->admit || !in->auth || !in->caps || !in->before || !in->tick || !in->sweep || !in->resume || !in->wake ||
+	    event_add(in->tick, &second))
 		return -1;
 	/* now, as the account that will read the files again */
 	if (recipients_configure(in->recipients, in->config, &in->set.abuse.recipients, NULL))
@@ -566,6 +590,8 @@ void ingress_drain(struct ingress *in, unsigned grace_s, void (*done)(void *arg)
 	if (in->draining)
 		return;
 	in->draining = true;
+	if (in->caps)
+		caps_write(in->caps, true);
 	in->drained = done;
 	in->drained_arg = arg;
 	for (struct listening *l = in->listening; l; l = l->next)

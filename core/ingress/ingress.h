@@ -33,6 +33,8 @@ struct ingress_sink {
 	    void *arg, const char *stage, const char *sender_key, const struct wire_item *item, int body_fd);
 	/* Rows were committed as pending at `stage`. */
 	void (*wake)(void *arg, const char *stage);
+	/* Rows were committed as paused: their time may be the next one. */
+	void (*due)(void *arg);
 };
 
 /* How worker processes for stages before acceptance (BEFORE_ACCEPT) come and go; filled in by the daemon. */

@@ -6,6 +6,7 @@
 #include "admit.h"
 #include "auth.h"
 #include "before.h"
+#include "caps.h"
 #include "checks.h"
 #include "clients.h"
 #include "dnsbl.h"
@@ -34,6 +35,10 @@ enum refusal {
 	REFUSED_PROXY,       /* closed: no valid PROXY header where one was due */
 	REFUSED_AUTH,        /* 530 5.7.0: not signed in where that is a must */
 	REFUSED_SENDER,      /* 553 5.7.1: an address of somebody else's */
+	REFUSED_FROM,        /* 550 5.7.1: an address of somebody else's in From or Sender */
+	REFUSED_FORM,        /* 554 5.6.0: a header that a user's message may not have */
+	REFUSED_CAP,         /* 450 4.7.1: too much of the account is held already */
+	REFUSED_WISH,        /* 501 5.5.4: extensions that contradict each other */
 	REFUSED_BEFORE,      /* by a stage before acceptance, or because it failed */
 	REFUSED_RECIPIENT,   /* 550 5.1.1: nobody of that name here */
 	REFUSED_LOOKUP,      /* 451 4.3.0: cannot be told who lives here */
@@ -71,6 +76,12 @@ struct ingress {
 	struct net_dns *dns;         /* NULL: nothing is looked up (tests) */
 	struct admit *admit;
 	struct auth *auth;           /* from the start on */
+	struct caps *caps;           /* from the start on */
+	struct notice *notices;      /* messages of our own on their way to the database */
+	uint64_t n_notices;
+	/* the database for the caps' books; NULL: none (tests) */
+	void (*use_put)(struct store_conn *c, const struct store_account_use *lines, size_t n, store_done_fn fn, void *arg);
+	void (*use_get)(struct store_conn *c, store_account_use_fn fn, void *arg);
 	struct before *before;       /* from the start on */
 	struct ingress_spawner spawner;
 	int signin_fd;               /* of an admin child that was there before it; -1 */
@@ -121,8 +132,7 @@ struct ingress {
 	/* counters since start */
 	uint64_t iprev[IPREV_PERMERROR + 1];
 	uint64_t connections, accepted, octets, rejected[REFUSED_N], timeouts, tls, tls_failed, tls_resumed, orphans,
-	    proxied_total, used[USED_N],
-	    local_accepted, local_repeats;
+	    proxied_total, used[USED_N], held_for_sender, local_accepted, local_repeats;
 };
 
 /* ingress_start() with any database behind it. */

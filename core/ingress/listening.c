@@ -11,7 +11,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { DRAIN_TURNS = 16, SOCKETS_PER_WORD = 32 };
+enum {
+	DRAIN_TURNS = 16,
+	SOCKETS_PER_WORD = 32,
+	WAITING_MAX = 1000, /* connections that owe their PROXY header: cheap, and not told apart yet */
+};
 
 /* --- accepting --- */
 
@@ -54,10 +58,10 @@ static bool full(const struct ingress *in, unsigned reserved_percent)
 	return max && in->n_sessions >= max - max * reserved_percent / 100;
 }
 
-static bool crowded(const struct listening *l, const struct proxy_info *via)
+static bool crowded(const struct listening *l, const struct proxy_info *via, unsigned reserved)
 {
-	/* what waited for its PROXY header is counted already */
-	return l->terms->max_connections && l->sessions - (via != NULL) >= l->terms->max_connections - l->terms->abuse.reserved;
+	/* what came by a proxy is counted once more until it is let go of there */
+	return l->terms->max_connections && l->sessions - l->waiting - (via != NULL) >= l->terms->max_connections - reserved;
 }
 
 void listening_admit(struct listening *l, int fd, const struct net_addr *peer, const struct proxy_info *via)
@@ -78,7 +82,7 @@ void listening_admit(struct listening *l, int fd, const struct net_addr *peer, c
 		turn_away(l, fd, peer, REFUSED_EARLY, "554 5.5.1", "You talked before the banner");
 		return;
 	}
-	if (!exempt && (crowded(l, via) || full(in, l->terms->need_auth ? 0 : in->set.abuse.reserved_percent))) {
+	if (crowded(l, via, exempt ? 0 : t->reserved) || full(in, exempt || l->terms->need_auth ? 0 : in->set.abuse.reserved_percent)) {
 		turn_away(l, fd, peer, REFUSED_CONNECTIONS, "421 4.7.0", "Too many connections; try again later");
 		return;
 	}
@@ -109,12 +113,12 @@ static void on_accept(void *arg, int fd, const struct net_addr *peer)
 {
 	struct listening *l = arg;
 	l->in->connections++;
-	if ((l->terms->max_connections && l->sessions >= l->terms->max_connections) || full(l->in, 0))
-		turn_away(l, fd, peer, REFUSED_CONNECTIONS, "421 4.7.0", "Too many connections; try again later");
-	else if (config_networks_has(l->terms->proxy, peer->text))
-		proxied_begin(l, fd, peer);
-	else
+	if (!config_networks_has(l->terms->proxy, peer->text))
 		listening_admit(l, fd, peer, NULL);
+	else if (l->waiting >= WAITING_MAX && l->waiting >= l->terms->max_connections)
+		turn_away(l, fd, peer, REFUSED_CONNECTIONS, "421 4.7.0", "Too many connections; try again later");
+	else
+		proxied_begin(l, fd, peer);
 }
 
 /* --- sockets --- */

@@ -21,6 +21,7 @@ struct listening {
 	uint16_t port;               /* TCP: that of the socket */
 	struct net_listener *listener;
 	unsigned sessions;           /* those that wait for a PROXY header included */
+	unsigned waiting;            /* … of these: they are nobody yet, and take no place */
 	bool kept;                   /* by the reload under way */
 	bool gone;                   /* closed; freed with the last session */
 };

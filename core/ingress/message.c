@@ -1,6 +1,8 @@
 /* Turning a finished transaction into a row: envelope copy, Received, state. May not decide anything about it. */
 #include "message.h"
 
+#include "base/clock.h"
+#include "caps.h"
 #include "dnsbl.h"
 #include "json.h"
 #include "proto/mail/received.h"
@@ -67,12 +69,6 @@ static void put_dsn(struct buf *out, const struct smtp_transaction *tx)
 /* What the extensions of MAIL promise beyond this hop (pepsi.state(7)); times as seconds since 1970. */
 static void put_wishes(struct buf *out, const struct smtp_transaction *tx)
 {
-	if (tx->hold_until) {
-		json_put_key(out, "hold");
-		buf_addc(out, '{');
-		json_put_key(out, "until");
-		buf_addf(out, "%lld}", (long long)tx->hold_until);
-	}
 	if (tx->deliver_mode) {
 		json_put_key(out, "deliver_by");
 		buf_addc(out, '{');
@@ -93,7 +89,7 @@ static void put_wishes(struct buf *out, const struct smtp_transaction *tx)
 int message_take(struct message *m, const struct smtp_transaction *tx)
 {
 	char user[32] = "";
-	if (m->session->user_known && tx->once.n) /* users cannot meet each other's keys */
+	if (m->session && m->session->user_known && tx->once.n) /* users cannot meet each other's keys */
 		snprintf(user, sizeof user, "%u:", (unsigned)m->session->uid);
 	size_t n = tx->mail_from.n + strlen(user) + tx->once.n;
 	for (unsigned i = 0; i < tx->n_rcpts; i++)
@@ -124,6 +120,8 @@ int message_take(struct message *m, const struct smtp_transaction *tx)
 	m->chunked = tx->chunked;
 	put_dsn(&m->dsn, tx);
 	put_wishes(&m->wishes, tx);
+	m->hold_until = tx->hold_until + (tx->hold_for > 0); /* the present second had begun: never less than was asked for */
+	m->hold_why = "sender";
 	return m->text.failed || m->dsn.failed || m->wishes.failed ? -1 : 0;
 }
 
@@ -182,6 +180,16 @@ static struct str body_name(enum smtp_body b)
 	return STR("7BIT");
 }
 
+static void put_hold(struct buf *out, const struct message *m)
+{
+	json_put_key(out, "hold");
+	buf_addc(out, '{');
+	json_put_key(out, "until");
+	buf_addf(out, "%lld", (long long)m->hold_until);
+	json_put_member(out, "why", str_from(m->hold_why));
+	buf_addc(out, '}');
+}
+
 static void put_state(struct buf *out, const struct message *m, const struct session *s)
 {
 	buf_addz(out, "{\"origin\":{");
@@ -213,6 +221,8 @@ static void put_state(struct buf *out, const struct message *m, const struct ses
 		put_proxy(out, s->via);
 	json_put_member(out, "authserv_id", str_from(s->terms->hostname));
 	buf_addc(out, '}');
+	if (m->hold_until)
+		put_hold(out, m);
 	if (m->wishes.n) {
 		buf_addc(out, ',');
 		buf_adds(out, buf_str(&m->wishes));
@@ -222,6 +232,25 @@ static void put_state(struct buf *out, const struct message *m, const struct ses
 		buf_adds(out, buf_str(&m->dsn));
 	}
 	buf_addc(out, '}');
+}
+
+bool message_held(const struct message *m)
+{
+	return m->hold_until && m->hold_until * US_PER_S >= m->received_at;
+}
+
+/* Ours: there was no client whose trace could be put on it. */
+static int compose_own(struct message *m)
+{
+	m->headers = BUF_INIT(m->spool.head.n + 16);
+	m->state = BUF_INIT(256);
+	buf_adds(&m->headers, buf_str(&m->spool.head));
+	buf_addz(&m->state, "{\"origin\":{");
+	json_put_bool(&m->state, "esmtp", true);
+	json_put_bool(&m->state, "smtputf8", m->smtputf8);
+	json_put_member(&m->state, "body", body_name(m->body));
+	buf_addz(&m->state, "}}");
+	return m->headers.failed || m->state.failed ? -1 : 0;
 }
 
 const char *message_stage(const struct message *m)
@@ -269,6 +298,11 @@ int message_state(struct message *m)
 int message_compose(struct message *m, int64_t now_us)
 {
 	const struct session *s = m->session;
+	if (!s) {
+		m->received_at = now_us;
+		return compose_own(m);
+	}
+	bool hide = s->terms->hide_client && s->login.n;
 	char id[24], tls[128] = "", with[16], user[32] = "";
 	snprintf(id, sizeof id, "%lld", (long long)m->id);
 	if (s->tls_protocol)
@@ -276,13 +310,13 @@ int message_compose(struct message *m, int64_t now_us)
 	if (s->user_known)
 		snprintf(user, sizeof user, "userid %u", (unsigned)s->uid);
 	m->received_at = now_us;
-	m->headers = BUF_INIT(m->spool.head.n + 4096);
+	m->headers = BUF_INIT(m->spool.head.n + 8192);
 	if (!m->state.n && message_state(m))
 		return -1;
 	struct mail_received r = {
-		.helo = buf_str(&s->helo),
-		.ip = net_addr_is_ip(&s->peer) ? str_from(s->peer.text) : STR_NULL,
-		.rdns = buf_str(&s->rdns),
+		.helo = hide ? str_from(s->terms->hostname) : buf_str(&s->helo),
+		.ip = !hide && net_addr_is_ip(&s->peer) ? str_from(s->peer.text) : STR_NULL,
+		.rdns = hide ? STR_NULL : buf_str(&s->rdns),
 		.user = str_from(user),
 		.protocol = protocol(s, m->smtputf8, with),
 		.tls = str_from(tls),
@@ -293,7 +327,7 @@ int message_compose(struct message *m, int64_t now_us)
 		.time_us = now_us,
 	};
 	if (!buf_room(&m->headers, m->spool.head.n + 512) || mail_received_write(&m->headers, &r) ||
-	    buf_adds(&m->headers, buf_str(&m->spool.head)))
+	    submission_headers(&m->submission, buf_str(&m->spool.head), id, s->terms->hostname, now_us, &m->headers))
 		return -1;
 	if (s->user_known)
 		snprintf(m->sender_key, sizeof m->sender_key, "uid:%u", (unsigned)s->uid);
@@ -353,6 +387,12 @@ void message_done(struct message *m)
 	free(m->rcpts);
 	m->rcpts = NULL;
 	m->n_rcpts = 0;
+	m->hold_until = 0;
+	if (m->booked)
+		caps_return(m);
+	m->cap_tell = false;
+	m->cap = NULL;
+	m->submission = (struct submission){ 0 };
 	buf_free(&m->text);
 	buf_free(&m->dsn);
 	buf_free(&m->wishes);

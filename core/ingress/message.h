@@ -8,6 +8,7 @@
 #include "proto/wire/wire.h"
 #include "spool.h"
 #include "store/queue.h"
+#include "submission.h"
 
 #define INGRESS_FIRST_STAGE "init"
 
@@ -17,7 +18,7 @@ enum { MESSAGE_SENDER_KEY = 321 }; /* of an account: as long as an address (RFC 
 
 struct message {
 	struct message *next;    /* in a gather list of the admission */
-	struct session *session;
+	struct session *session; /* NULL: a message of our own (notice.h) */
 	struct spool spool;
 	/* a copy of the envelope: the engine's transaction ends with the answer, the hand-off comes after it */
 	struct buf text;         /* the strings below */
@@ -25,7 +26,14 @@ struct message {
 	struct str *rcpts;
 	size_t n_rcpts;
 	struct buf dsn;          /* state.dsn as JSON, or empty */
-	struct buf wishes;       /* members of the state: hold, deliver_by, priority, require_tls; or empty */
+	struct buf wishes;       /* members of the state: deliver_by, priority, require_tls; or empty */
+	int64_t hold_until;      /* seconds since 1970: it waits in the queue till then; 0, or past: it does not */
+	const char *hold_why;    /* "sender" or "cap" */
+	struct submission submission; /* what is to be completed */
+	unsigned booked;         /* recipients in the books of session->who (caps.h); given back by message_done() unless it was stored */
+	const char *cap;         /* it is over this cap, of cap_limit; NULL: over none */
+	uint32_t cap_limit;
+	bool cap_tell;           /* the owner is to hear of it */
 	struct str once;         /* "uid:key" of a message that is to be made once only, or empty */
 	bool smtputf8, chunked;
 	enum smtp_body body;
@@ -49,6 +57,8 @@ int message_set_envelope(struct message *m, const struct str *from, const struct
 int message_state(struct message *m);
 /* Writes the Received field in front of the headers, and the state unless it is there already. m->id is set. 0, or -1: no memory. */
 int message_compose(struct message *m, int64_t now_us);
+/* Must it wait in the queue, so that no worker may have it now? After message_compose(). */
+bool message_held(const struct message *m);
 /* Octets that count against batch limits and the dispatcher's reservation. */
 size_t message_octets(const struct message *m);
 /* The row for the store; body comes from spool_map(). */

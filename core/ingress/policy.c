@@ -42,7 +42,10 @@ static void on_mail(struct session *s, const struct smtp_event *ev)
 	if (s->terms->need_auth && !s->login.n) {
 		ingress_refused(in, s, REFUSED_AUTH, "at=MAIL from=%s", log_q(ev->tx->mail_from));
 		reject(s, 530, "5.7.0", s->tls_protocol ? "Authentication required" : "Issue STARTTLS and sign in first"); /* RFC 4954 §6 */
-	} else if (!auth_may_send_as(s, ev->tx->mail_from)) {
+	} else if (ev->tx->deliver_mode == 'R' && ev->tx->hold_until > ev->tx->deliver_at) {
+		ingress_refused(in, s, REFUSED_WISH, "at=MAIL hold=%lld deliver_by=%lld", (long long)ev->tx->hold_until, (long long)ev->tx->deliver_at);
+		reject(s, 501, "5.5.4", "To be returned before it is released");
+	} else if (s->terms->own_envelope && !auth_may_send_as(s, ev->tx->mail_from)) {
 		ingress_refused(in, s, REFUSED_SENDER, "at=MAIL account=%s from=%s", log_q(buf_str(&s->login)), log_q(ev->tx->mail_from));
 		reject(s, 553, "5.7.1", "This sender address is not yours");
 	} else if (!local_may_send_as(s, ev->tx->mail_from)) {
@@ -190,9 +193,22 @@ static void on_message(struct session *s, const struct smtp_event *ev)
 		refuse_content(s, REFUSED_LOOP, 554, "5.4.6", "Too many hops: mail loop");
 		return;
 	}
+	if (s->terms->need_auth && s->login.n) {
+		char text[400];
+		enum submission_fault f = submission_check(s, buf_str(&m->spool.head), ev->tx->mail_from, &m->submission, text, sizeof text);
+		if (f) {
+			refuse_content(s, f == SUBMISSION_OWNER ? REFUSED_FROM : REFUSED_FORM, f == SUBMISSION_OWNER ? 550 : 554,
+			    f == SUBMISSION_OWNER ? "5.7.1" : "5.6.0", text);
+			return;
+		}
+	}
 	count_use(s->in, ev->tx);
 	if (message_take(m, ev->tx)) {
 		refuse_content(s, REFUSED_MEMORY, 452, "4.3.1", "Out of memory; try again later");
+		return;
+	}
+	if (!caps_take(s->in->caps, s)) {
+		refuse_content(s, REFUSED_CAP, 450, "4.7.1", "Too much mail of this account waits already; try again later");
 		return;
 	}
 	session_charge(s, 2 * s->envelope); /* the copy */

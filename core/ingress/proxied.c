@@ -27,6 +27,7 @@ struct proxied {
 static void unlink_one(struct proxied *p)
 {
 	struct ingress *in = p->at->in;
+	p->at->waiting--;
 	if (p->prev)
 		p->prev->next = p->next;
 	else
@@ -170,6 +171,7 @@ void proxied_begin(struct listening *l, int fd, const struct net_addr *proxy)
 		p->next->prev = p;
 	in->proxied = p;
 	l->sessions++;
+	l->waiting++;
 }
 
 void proxied_sweep(struct ingress *in, int64_t now_us)

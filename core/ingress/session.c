@@ -34,9 +34,9 @@ void session_trust(struct session *s)
 	unsigned trust = 0;
 	if (config_networks_has(s->terms->xclient, s->peer.text))
 		trust |= SMTP_TRUST_XCLIENT;
-	/* only one's own clients and users jump the queue (RFC 6710 §5.1) */
+	/* only one's own clients and users jump the queue (RFC 6710 §5.1), or have mail stored for later (RFC 4865 §4) */
 	if (s->relay || s->login.n)
-		trust |= SMTP_TRUST_PRIORITY;
+		trust |= SMTP_TRUST_PRIORITY | SMTP_TRUST_HOLD;
 	if (s->user_known)
 		trust |= SMTP_TRUST_ONCE;
 	smtp_server_trust(s->engine, trust);

@@ -199,6 +199,11 @@ static void read_protocol(struct terms *t, const struct config *c)
 	t->user_known = t->protocol == PROTOCOL_LOCAL;
 	t->implicit_tls = t->protocol == PROTOCOL_SUBMISSIONS;
 	t->need_auth = t->implicit_tls || t->protocol == PROTOCOL_SUBMISSION;
+	const char *own = config_str(c, t->section, "SENDER_OWNERSHIP");
+	t->own_envelope = !own || !strcmp(own, "both") || !strcmp(own, "envelope");
+	t->own_header = !own || !strcmp(own, "both") || !strcmp(own, "header");
+	t->hide_client = config_int(c, t->section, "HIDE_CLIENT");
+	t->remove_bcc = config_int(c, t->section, "REMOVE_BCC");
 	t->auth_text = strdup(auth ? auth : t->need_auth ? "plain login scram-sha-256 scram-sha-256-plus" : "");
 	for (char *p = t->auth_text; p && *p; p++)
 		*p = *p >= 'A' && *p <= 'Z' ? (char)(*p + 32) : *p == ',' || *p == '\t' ? ' ' : *p;
@@ -296,6 +301,7 @@ struct terms *terms_new(const struct config *c, const char *section, const struc
 		.max_hops = t->max_hops,
 		.max_transactions = small_int(c, section, "MAX_TRANSACTIONS"),
 		.hold_max = small_int(c, section, "MAX_HOLD"),
+		.hold_all = t->need_auth,
 		.deliver_by_min = small_int(c, section, "MIN_DELIVER_BY"),
 	};
 	return t;
@@ -340,6 +346,7 @@ int shared_settings_read(struct shared_settings *ret, const struct config *c, st
 		.batch_rows = small_int(c, sec, "ADMISSION_BATCH"),
 		.batch_octets = (size_t)config_int(c, sec, "ADMISSION_BATCH_BYTES"),
 		.wake_us = config_int(c, sec, "DISPATCH_WAKE_INTERVAL"),
+		.counted = small_int(c, "pepsi-signin", "COUNTED"),
 		.min_free = (uint64_t)config_int(c, sec, "MIN_FREE_SPACE"),
 		.auth = {
 			.concurrency = small_int(c, "pepsi-signin", "IN_FLIGHT_LIMIT"),

@@ -37,6 +37,9 @@ struct terms {
 	struct local_senders *senders; /* … who may name any sender; NULL: everybody */
 	bool implicit_tls;     /* the connection begins with the handshake (RFC 8314) */
 	bool need_auth;        /* submission, submissions: nobody sends without having signed in */
+	bool own_envelope, own_header; /* SENDER_OWNERSHIP: whose addresses an account may use, checked in MAIL, in From and Sender */
+	bool hide_client;      /* Received of users does not tell their address */
+	bool remove_bcc;
 	const char *auth;      /* mechanisms of AUTH, lower case, blank-separated; "": none. Offered inside TLS only, never outside */
 	struct config_networks *proxy;   /* proxies: a PROXY header comes first, and says who the client is */
 	struct config_networks *xclient; /* whose clients may use XCLIENT */
@@ -56,6 +59,7 @@ struct shared_settings {
 	size_t batch_octets;
 	int64_t wake_us;
 	struct auth_settings auth;
+	unsigned counted;  /* accounts in the books of caps; taken at the start */
 	struct abuse_settings abuse;
 	uint64_t min_free; /* of the spool file system; 0: not looked at */
 };

@@ -49,6 +49,9 @@ void ingress_metrics(struct ingress *in, struct buf *out)
 		      "# TYPE pepsi_smtp_extension_total counter\n");
 	for (unsigned i = 0; i < USED_N; i++)
 		buf_addf(out, "pepsi_smtp_extension_total{extension=\"%s\"} %llu\n", used[i], (unsigned long long)in->used[i]);
+	counter(out, "smtp_held_total", "Messages held until a time that their sender asked for", in->held_for_sender);
+	if (in->caps)
+		caps_metrics(in->caps, out);
 	counter(out, "smtp_timeouts_total", "Sessions ended by a deadline", in->timeouts);
 	counter(out, "smtp_tls_total", "TLS handshakes completed", in->tls);
 	counter(out, "smtp_tls_failed_total", "TLS handshakes failed", in->tls_failed);
@@ -112,6 +115,11 @@ void ingress_status(struct ingress *in, struct buf *out)
 	    in->limits ? limits_entries(in->limits) : 0, (unsigned long long)in->local_accepted, (unsigned long long)in->local_repeats);
 	if (in->auth)
 		auth_status(in->auth, out);
+	else
+		buf_addz(out, "null");
+	buf_addf(out, ",\"held\":%llu,\"caps\":", (unsigned long long)in->held_for_sender);
+	if (in->caps)
+		caps_status(in->caps, out);
 	else
 		buf_addz(out, "null");
 	buf_addz(out, ",\"before\":");

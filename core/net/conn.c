@@ -92,6 +92,8 @@ static void pull(struct net_conn *c)
 		}
 		bool was_plain = !c->ssl;
 		c->calls->input(c->arg, input, n);
+		if (!was_plain) /* what went through TLS may have been a password (AUTH) */
+			explicit_bzero(input, n);
 		if (c->dead || (was_plain && (n < sizeof input || c->ssl)))
 			return;
 	}

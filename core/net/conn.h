@@ -24,7 +24,7 @@ struct net_conn;
 
 /* In each of these the connection may be freed. */
 struct net_conn_calls {
-	/* Octets arrived; they live during the call. */
+	/* Octets arrived; they live during the call. Those of a TLS session are overwritten behind it. */
 	void (*input)(void *arg, const char *p, size_t n);
 	/* The peer closed its side; it may still be reading ours. Comes once. */
 	void (*eof)(void *arg);

@@ -7,7 +7,8 @@
 #define ROW_JSON                                                                                                       \
 	"'id', w.id, 'stage', w.stage, 'status', w.status, 'mail_from', w.mail_from, 'rcpt_to', to_json(w.rcpt_to[1:50])," \
 	" 'rcpt_count', cardinality(w.rcpt_to), 'received_at', pepsi.iso(w.received_at),"                                \
-	" 'next_attempt_at', pepsi.iso(w.timeout), 'last_error', pepsi.last_error(w.state)"
+	" 'next_attempt_at', pepsi.iso(w.timeout), 'last_error', pepsi.last_error(w.state)," \
+	" 'hold', CASE WHEN w.status = 'paused' AND w.state ? 'hold' THEN coalesce(w.state #>> '{hold,why}', 'sender') END"
 
 /* Array UPDATEs of workers: rows that are running, and at the stage in $1 when there is one. */
 #define MOVE "UPDATE pepsi.workqueue w SET stage = coalesce(u.stage, w.stage), status = u.status::pepsi.workqueue_status," \
@@ -136,6 +137,10 @@ const struct stmt stmts[STMT_N] = {
 	    " recipients_day = CASE WHEN $10::integer IS NULL THEN recipients_day WHEN $10::integer >= 0 THEN $10::integer END,"
 	    " changed_at = now() WHERE name = $1::text RETURNING 1" },
 	[STMT_ACCOUNT_REMOVE] = { "account_remove", "DELETE FROM pepsi.mail_account WHERE name = $1::text RETURNING 1" },
+	[STMT_ACCOUNT_USE_PUT] = { "account_use_put", "SELECT pepsi.account_use_put($1::text[], $2::timestamptz[], $3::timestamptz[], $4::bigint[],"
+	    " $5::bigint[], $6::bigint[], $7::bigint[], $8::timestamptz[])" },
+	[STMT_ACCOUNT_USE_GET] = { "account_use_get", "SELECT name, hour_at, day_at, messages_hour, messages_day, recipients_hour, recipients_day,"
+	    " told_at FROM pepsi.account_use_get($1::integer)" },
 	[STMT_ACCOUNT_SEEN] = { "account_seen", "UPDATE pepsi.mail_account SET signed_in_at = now() WHERE name = $1::text"
 	    " AND (signed_in_at IS NULL OR signed_in_at < now() - interval '1 hour')" },
 	[STMT_LISTEN_RECIPIENT] = { "listen_recipient_changed", "LISTEN recipient_changed" },

@@ -138,7 +138,7 @@ void pass_go_on(struct pepsi_msg *msg, int32_t rc)
 		const struct worker_env *next = msg->env0->successor(msg->env0->successor_arg, msg, msg->end_stage);
 		if (!next || pass_next(msg, next))
 			break;
-		rc = next->mod->stage.process(next->state, &worker_host, msg);
+		rc = pass_expired(msg) ? PEPSI_OK : next->mod->stage.process(next->state, &worker_host, msg);
 	}
 	pass_conclude(msg, rc);
 }
@@ -146,5 +146,5 @@ void pass_go_on(struct pepsi_msg *msg, int32_t rc)
 void pass_run(struct pepsi_msg *msg)
 {
 	page_hop(msg->id, 0, msg->env, msg->began_us);
-	pass_go_on(msg, msg->env->mod->stage.process(msg->env->state, &worker_host, msg));
+	pass_go_on(msg, pass_expired(msg) ? PEPSI_OK : msg->env->mod->stage.process(msg->env->state, &worker_host, msg));
 }

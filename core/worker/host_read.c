@@ -69,7 +69,7 @@ const char *host_bounce_stage(struct pepsi_msg *m)
 
 int64_t host_lifetime_left(struct pepsi_msg *m)
 {
-	return (m->received_at - clock_wall_us()) / US_PER_S + m->env->lifetime_s;
+	return (pass_life_began(m) - clock_wall_us()) / US_PER_S + m->env->lifetime_s;
 }
 
 int64_t host_runtime_left_ms(struct pepsi_msg *m)

@@ -255,8 +255,11 @@ static int build_move(struct pepsi_msg *msg, struct plan *p)
 
 static int build_pause(struct pepsi_msg *msg, struct plan *p)
 {
+	if (pass_tell_late(msg))
+		return -1;
 	const uint32_t *keep = msg->end_keep;
 	size_t n_keep = msg->end_n_keep;
+	msg->end_secs = pass_pause_cap(msg, msg->end_secs);
 	if (!keep && msg->n_gone && !(keep = pass_left(msg, &n_keep)))
 		return -1;
 	bool simple = !keep && !msg->n_clones;

@@ -294,7 +294,7 @@ static int32_t clone_from(struct pepsi_msg *msg, const char *what, const struct 
 		return PEPSI_MISUSE;
 	c->stage = stage;
 	c->status = in->status;
-	c->retry_s = in->retry_s;
+	c->retry_s = pass_pause_cap(msg, in->retry_s);
 	c->n = in->n;
 	if (in->indices) {
 		bool bad;

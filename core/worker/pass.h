@@ -188,6 +188,16 @@ int32_t pass_clone_add(struct pepsi_msg *msg, const char *stage, const uint32_t 
 /* The recipients this row still has (indices as loaded). */
 const uint32_t *pass_left(struct pepsi_msg *msg, size_t *ret_n);
 
+/* deadline.c. When the message's lifetime begins (microseconds): its arrival, or the end of its hold. */
+int64_t pass_life_began(struct pepsi_msg *msg);
+/* A pause of so many seconds, cut short at the sender's deadline while that lies ahead. */
+uint32_t pass_pause_cap(struct pepsi_msg *msg, uint32_t secs);
+/* A delivery stage is about to have a message whose sender wants it back by now: the terminal is set (BOUNCE_STAGE, or failed), and process()
+ * is not to run. */
+bool pass_expired(struct pepsi_msg *msg);
+/* A delivery stage pauses a message beyond the time its sender wants to hear of: adds a report of delay, once. 0 or -1. */
+int pass_tell_late(struct pepsi_msg *msg);
+
 /* host_read.c, host_set.c, host_end.c, host_fan.c */
 int64_t host_id(struct pepsi_msg *m);
 int64_t host_received_at(struct pepsi_msg *m);

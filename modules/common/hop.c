@@ -459,7 +459,18 @@ void hop_send(struct hop *h, struct smtp_client_msg *m, int64_t until, struct ho
 		ret->connected = true;
 		ret->tls = h->tls != NULL;
 		ret->tls_text = h->tls ? hop_tls_describe(h->tls) : NULL;
-		ret->dsn = smtp_client_caps(h->c, NULL) & SMTP_CAP_DSN;
+		unsigned caps = smtp_client_caps(h->c, NULL);
+		ret->dsn = caps & SMTP_CAP_DSN;
+		ret->deliver_by = caps & SMTP_CAP_DELIVERBY;
+		if (m->require_tls && m->mail_from.n && !h->conf->lmtp && h->tls && !hop_tls_verified(h->tls)) {
+			/* RFC 8689 §4.2.1: encrypted to somebody who may be anybody is not what the sender wants */
+			fail = (struct smtp_result){ .outcome = SMTP_OUT_PERMANENT, .phase = SMTP_PHASE_MAIL, .status = "5.7.30",
+				.text = STR("the sender requires TLS all the way, and the certificate of the next hop is not trusted (REQUIRETLS)") };
+			for (size_t i = 0; i < m->n_rcpts; i++)
+				m->rcpts[i].result = fail;
+			h->used_at = hop_now_ms();
+			return;
+		}
 		h->fresh = false;
 		if (smtp_client_send(h->c, m)) {
 			fail.text = STR("the session is not ready for a message");

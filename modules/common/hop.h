@@ -33,6 +33,7 @@ void hop_free(struct hop *h);
 /* What happened besides the results. */
 struct hop_report {
 	bool dsn;           /* the peer offered DSN: it takes over the duty to report (RFC 3461 §5.2) */
+	bool deliver_by;    /* … DELIVERBY: the same for the sender's deadline (RFC 2852) */
 	bool connected;     /* false: no session could be had: every result is that failure, phases connect to starttls */
 	bool tls;
 	const char *tls_text; /* when tls: version and cipher; lives until the next hop_send() */

@@ -13,7 +13,6 @@ enum { CIPHER_MAX = 1024 * 1024 }; /* octets of ciphertext waiting to be sent; h
 
 struct hop_tls_conf {
 	SSL_CTX *ctx;
-	bool verify;
 };
 
 struct hop_tls {
@@ -42,12 +41,11 @@ struct hop_tls_conf *hop_tls_conf_new(bool verify, const char *ca_file, struct b
 		free(c);
 		return NULL;
 	}
-	c->verify = verify;
 	SSL_CTX_set_min_proto_version(c->ctx, TLS1_2_VERSION);
 	SSL_CTX_set_options(c->ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
 	SSL_CTX_set_mode(c->ctx, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
 	SSL_CTX_set_verify(c->ctx, verify ? SSL_VERIFY_PEER : SSL_VERIFY_NONE, NULL);
-	if (verify && !(ca_file ? SSL_CTX_load_verify_locations(c->ctx, ca_file, NULL) : SSL_CTX_set_default_verify_paths(c->ctx))) {
+	if (!(ca_file ? SSL_CTX_load_verify_locations(c->ctx, ca_file, NULL) : SSL_CTX_set_default_verify_paths(c->ctx)) && verify) {
 		buf_addf(why, "%s: ", ca_file ? ca_file : "system certificates");
 		reason(why, "cannot load");
 		hop_tls_conf_free(c);
@@ -84,14 +82,11 @@ struct hop_tls *hop_tls_new(struct hop_tls_conf *c, const char *host)
 	SSL_set_bio(t->ssl, t->in, t->wire);
 	SSL_set_connect_state(t->ssl);
 	if (hop_is_numeric(host)) {
-		if (c->verify)
-			X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(t->ssl), host);
+		X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(t->ssl), host);
 	} else {
 		SSL_set_tlsext_host_name(t->ssl, host);
-		if (c->verify) {
-			SSL_set_hostflags(t->ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
-			SSL_set1_host(t->ssl, host);
-		}
+		SSL_set_hostflags(t->ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+		SSL_set1_host(t->ssl, host);
 	}
 	return t;
 }
@@ -131,7 +126,7 @@ int hop_tls_handshake(struct hop_tls *t, struct buf *why)
 	if (e == SSL_ERROR_WANT_READ || e == SSL_ERROR_WANT_WRITE)
 		return 0;
 	long v = SSL_get_verify_result(t->ssl);
-	if (v != X509_V_OK) {
+	if (v != X509_V_OK && SSL_get_verify_mode(t->ssl) != SSL_VERIFY_NONE) {
 		ERR_clear_error();
 		buf_addf(why, "TLS: certificate not trusted: %s", X509_verify_cert_error_string(v));
 	} else {
@@ -166,6 +161,12 @@ void hop_tls_bye(struct hop_tls *t)
 {
 	SSL_shutdown(t->ssl);
 	ERR_clear_error();
+}
+
+bool hop_tls_verified(const struct hop_tls *t)
+{
+	X509 *cert = SSL_get0_peer_certificate(t->ssl);
+	return cert && SSL_get_verify_result(t->ssl) == X509_V_OK;
 }
 
 const char *hop_tls_describe(const struct hop_tls *t)

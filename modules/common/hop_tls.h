@@ -8,8 +8,8 @@
 struct hop_tls_conf; /* what sessions share: trust anchors, versions */
 struct hop_tls;      /* one session */
 
-/* verify: the peer's certificate must chain to ca_file (NULL: the system's anchors) and name the host. NULL: reason
- * appended to why. */
+/* verify: the peer's certificate must chain to ca_file (NULL: the system's anchors) and name the host. Without it the certificate is
+ * looked at all the same (hop_tls_verified()), and anchors that cannot be read are none. NULL: reason appended to why. */
 struct hop_tls_conf *hop_tls_conf_new(bool verify, const char *ca_file, struct buf *why);
 void hop_tls_conf_free(struct hop_tls_conf *c);
 
@@ -30,6 +30,8 @@ int hop_tls_read(struct hop_tls *t, char *p, size_t n);
 int hop_tls_write(struct hop_tls *t, const char *p, size_t n);
 /* Queues close_notify. */
 void hop_tls_bye(struct hop_tls *t);
+/* Did the peer show a certificate that chains to an anchor and names the host? After the handshake. */
+bool hop_tls_verified(const struct hop_tls *t);
 /* "TLSv1.3 TLS_AES_256_GCM_SHA384" */
 const char *hop_tls_describe(const struct hop_tls *t);
 

@@ -55,6 +55,36 @@ static struct str get(const struct pepsi_host *host, struct pepsi_msg *msg, cons
 	return host->state_get(msg, path, &s) == PEPSI_OK ? str_n(s.p, s.n) : STR_NULL;
 }
 
+static bool number(struct str s, int64_t *ret)
+{
+	uint64_t n;
+	bool negative = s.n && s.p[0] == '-';
+	if (str_u64(negative ? str_skip(s, 1) : s, INT64_MAX, &n))
+		return false;
+	*ret = negative ? -(int64_t)n : (int64_t)n;
+	return true;
+}
+
+/* What the sender asked of all hops (RFC 2852, RFC 6710). A row without these keys costs one look at its text. */
+static void load_wishes(const struct pepsi_host *host, struct pepsi_msg *msg, struct smtp_client_msg *m)
+{
+	struct pepsi_str state = host->state(msg);
+	int64_t n;
+	if (!state.n)
+		return;
+	m->require_tls = memmem(state.p, state.n, "\"require_tls\"", 13) && str_eq(get(host, msg, "require_tls"), STR("true"));
+	if (memmem(state.p, state.n, "\"priority\"", 10) && number(get(host, msg, "priority"), &n) && n >= -9 && n <= 9) {
+		m->has_priority = true;
+		m->priority = (int)n;
+	}
+	if (!memmem(state.p, state.n, "\"deliver_by\"", 12) || !number(get(host, msg, "deliver_by.at"), &n))
+		return;
+	struct str mode = get(host, msg, "deliver_by.mode");
+	m->deliver_mode = str_eq(mode, STR("R")) ? 'R' : str_eq(mode, STR("N")) ? 'N' : 0;
+	m->deliver_by = n - host->now_us() / 1000000;
+	m->deliver_trace = str_eq(get(host, msg, "deliver_by.trace"), STR("true"));
+}
+
 /* The row as the engine wants it. m->rcpts has room. */
 static int32_t load(const struct pepsi_host *host, struct pepsi_msg *msg, struct smtp_client_msg *m)
 {
@@ -68,6 +98,7 @@ static int32_t load(const struct pepsi_host *host, struct pepsi_msg *msg, struct
 	m->body = str_n(b.p, b.n);
 	m->mail_from = str_n(from.p, from.n);
 	m->smtputf8 = str_eq(get(host, msg, "origin.smtputf8"), STR("true"));
+	load_wishes(host, msg, m);
 	struct str body = get(host, msg, "origin.body");
 	m->body_8bit = str_eq(body, STR("8BITMIME"));
 	m->body_binary = str_eq(body, STR("BINARYMIME"));
@@ -190,6 +221,8 @@ int32_t relay_process(void *worker, const struct pepsi_host *host, struct pepsi_
 			snprintf(r->down_text, sizeof r->down_text, "%.*s", STR_ARG(t));
 		}
 	}
+	/* by-trace: the sender hears of a hop that does not know of his deadline (RFC 2852 §4.1.5) */
+	m.deliver_trace = m.deliver_trace && rep.connected && !rep.deliver_by && !r->conf.lmtp;
 	log_results(r, host, msg, &m, &rep);
 	ret = relay_decide(&r->policy, host, msg, &m, !rep.dsn, counted);
 out:

@@ -58,7 +58,7 @@ static void reply_text(struct buf *b, const struct smtp_result *r)
 	buf_adds(b, r->text);
 }
 
-static struct json_object *rcpt_json(const struct relay_policy *p, const struct smtp_client_rcpt *to, bool expired)
+static struct json_object *rcpt_json(const struct relay_policy *p, const struct smtp_client_rcpt *to, bool expired, bool asked)
 {
 	struct json_object *o = json_object_new_object();
 	const struct smtp_result *r = &to->result;
@@ -77,7 +77,7 @@ static struct json_object *rcpt_json(const struct relay_policy *p, const struct 
 	add(o, "phase", str_from(smtp_phase_name(r->phase)));
 	if (r->code)
 		add(o, "reply_text", r->text);
-	add(o, "notify", to->notify);
+	add(o, "notify", asked ? STR("SUCCESS") : to->notify); /* what is told by another wish than NOTIFY is told */
 	add(o, "orcpt", to->orcpt);
 	return o;
 }
@@ -88,15 +88,16 @@ static struct json_object *bounce_json(const struct relay_policy *p, const struc
 {
 	struct json_object *state = json_object_new_object(), *bounce = json_object_new_object();
 	struct json_object *list = json_object_new_array_ext(n > INT32_MAX ? INT32_MAX : (int)n);
+	bool success = !strcmp(kind, "success");
 	if (n == 1) { /* the documents' keys, directly */
 		const struct smtp_client_rcpt *to = &m->rcpts[idx[0]];
 		json_object_put(bounce);
-		bounce = rcpt_json(p, to, lifetime_over && relay_judge(&to->result) == RELAY_RETRY);
+		bounce = rcpt_json(p, to, lifetime_over && relay_judge(&to->result) == RELAY_RETRY, success);
 	}
 	json_object_object_add(bounce, "kind", json_object_new_string(kind));
 	for (size_t i = 0; i < n; i++) {
 		const struct smtp_client_rcpt *to = &m->rcpts[idx[i]];
-		json_object_array_add(list, rcpt_json(p, to, lifetime_over && relay_judge(&to->result) == RELAY_RETRY));
+		json_object_array_add(list, rcpt_json(p, to, lifetime_over && relay_judge(&to->result) == RELAY_RETRY, success));
 	}
 	json_object_object_add(bounce, "rcpts", list);
 	add(bounce, "envid", m->envid);
@@ -133,8 +134,8 @@ static bool has_word(struct str list, struct str word)
 }
 
 struct sorted {
-	uint32_t *ok, *retry, *bounce;
-	size_t n_ok, n_retry, n_bounce;
+	uint32_t *ok, *retry, *bounce, *trace; /* trace: of those delivered, whose sender hears of it by DELIVERBY */
+	size_t n_ok, n_retry, n_bounce, n_trace;
 	bool success_wanted; /* somebody asked to hear of a success that we would have to report */
 };
 
@@ -147,6 +148,18 @@ static uint64_t attempts_before(const struct pepsi_host *host, struct pepsi_msg 
 	return n;
 }
 
+/* When waiting begins: a hold that the sender asked for is none. */
+static int64_t began(const struct pepsi_host *host, struct pepsi_msg *msg)
+{
+	int64_t at = host->received_at(msg);
+	struct pepsi_str s = host->state(msg), until;
+	uint64_t n;
+	if (s.n && memmem(s.p, s.n, "\"hold\"", 6) && host->state_get(msg, "hold.until", &until) == PEPSI_OK &&
+	    !str_u64(str_n(until.p, until.n), INT32_MAX * UINT64_C(100), &n) && (int64_t)n * 1000000 > at)
+		at = (int64_t)n * 1000000;
+	return at;
+}
+
 /* A row that goes on waiting, perhaps telling the sender so. Returns NULL or the merge for the row; *delay: clone for the
  * sender or untouched. */
 static struct json_object *wait_json(const struct relay_policy *p, const struct pepsi_host *host, struct pepsi_msg *msg,
@@ -157,7 +170,7 @@ static struct json_object *wait_json(const struct relay_policy *p, const struct 
 	json_object_object_add(o, "attempts", json_object_new_int64((int64_t)attempts));
 	json_object_object_add(o, "last_error", json_object_new_string(error));
 	if (!p->delay_warning || !host->bounce_stage(msg) || !m->mail_from.n || host->state_get(msg, "delay_sent", &sent) == PEPSI_OK ||
-	    host->now_us() - host->received_at(msg) < p->delay_warning * INT64_C(1000000))
+	    host->now_us() - began(host, msg) < p->delay_warning * INT64_C(1000000))
 		return o;
 	uint32_t *told = calloc(s->n_retry, sizeof *told);
 	size_t n = 0;
@@ -181,11 +194,16 @@ static int32_t decide(const struct relay_policy *p, const struct pepsi_host *hos
 	uint64_t attempts = attempts_before(host, msg);
 	int64_t life = host->lifetime_left(msg);
 	char error[ERROR_MAX + 400];
-	struct json_object *bounce = NULL, *wait = NULL, *delay = NULL;
-	struct pepsi_clone clones[3];
+	struct json_object *bounce = NULL, *wait = NULL, *delay = NULL, *trace = NULL;
+	struct pepsi_clone clones[4];
 	size_t n_clones = 0;
 	int32_t r;
-	error_text(error, sizeof error, p, &m->rcpts[s->n_retry ? s->retry[0] : s->bounce[0]].result);
+	error_text(error, sizeof error, p, &m->rcpts[s->n_retry ? s->retry[0] : s->n_bounce ? s->bounce[0] : s->ok[0]].result);
+	if (s->n_trace && bounce_stage) {
+		trace = bounce_json(p, m, s->trace, s->n_trace, "success", false, error);
+		clones[n_clones++] = (struct pepsi_clone){ .abi = PEPSI_ABI_OF(struct pepsi_clone), .stage = bounce_stage, .indices = s->trace,
+			.n = s->n_trace, .state = text(trace) };
+	}
 	if (s->n_bounce) {
 		char why[sizeof error];
 		error_text(why, sizeof why, p, &m->rcpts[s->bounce[0]].result);
@@ -229,6 +247,7 @@ out:
 	json_object_put(bounce);
 	json_object_put(wait);
 	json_object_put(delay);
+	json_object_put(trace);
 	return r;
 }
 
@@ -240,18 +259,23 @@ int32_t relay_decide(const struct relay_policy *p, const struct pepsi_host *host
 	size_t n_ok = 0;
 	for (size_t i = 0; i < m->n_rcpts; i++)
 		n_ok += relay_judge(&m->rcpts[i].result) == RELAY_OK;
-	if (n_ok == m->n_rcpts)
+	if (n_ok == m->n_rcpts && !m->deliver_trace)
 		return host->complete_success(msg, NULL, 0, dsn_here);
-	uint32_t *idx = calloc(m->n_rcpts, 3 * sizeof *idx);
+	uint32_t *idx = calloc(m->n_rcpts, 4 * sizeof *idx);
 	if (!idx)
 		return PEPSI_RETRY;
 	s.ok = idx;
 	s.retry = idx + m->n_rcpts;
 	s.bounce = idx + 2 * m->n_rcpts;
+	s.trace = idx + 3 * m->n_rcpts;
 	for (size_t i = 0; i < m->n_rcpts; i++) {
 		enum relay_verdict v = relay_judge(&m->rcpts[i].result);
 		if (v == RELAY_OK) {
 			s.ok[s.n_ok++] = (uint32_t)i;
+			/* one report is enough where NOTIFY=SUCCESS brings one */
+			if (m->deliver_trace && m->mail_from.n && !has_word(m->rcpts[i].notify, STR("NEVER")) &&
+			    !has_word(m->rcpts[i].notify, STR("SUCCESS")))
+				s.trace[s.n_trace++] = (uint32_t)i;
 			s.success_wanted |= dsn_here && has_word(m->rcpts[i].notify, STR("SUCCESS"));
 		} else if (v == RELAY_RETRY && !over) {
 			s.retry[s.n_retry++] = (uint32_t)i;

@@ -50,7 +50,7 @@ static void say(const struct pepsi_host *host, struct pepsi_msg *msg, int32_t le
 
 /* Puts the report in the place of the message. */
 static int32_t replace(const struct pepsi_host *host, struct pepsi_msg *msg, struct pepsi_str sender, const struct buf *headers,
-    const struct buf *body, const struct dsn_form *form)
+    const struct buf *body, const struct dsn_form *form, bool require_tls)
 {
 	static const char *const origins[2][2] = {
 		{ "{\"origin\":{\"esmtp\":true,\"smtputf8\":false,\"body\":\"7BIT\"}}",
@@ -62,6 +62,8 @@ static int32_t replace(const struct pepsi_host *host, struct pepsi_msg *msg, str
 	int32_t r = host->clear_state(msg);
 	if (r == PEPSI_OK)
 		r = host->merge_state(msg, origins[form->utf8][form->eight_bit]);
+	if (r == PEPSI_OK && require_tls)
+		r = host->merge_state(msg, "{\"require_tls\":true}");
 	if (r == PEPSI_OK)
 		r = host->set_mail_from(msg, null_sender);
 	if (r == PEPSI_OK)
@@ -98,7 +100,7 @@ static int32_t report(const struct bounce *w, const struct pepsi_host *host, str
 		    (int)(sender.n > 256 ? 256 : sender.n), sender.p,
 		    f->kind == DSN_FAILED ? "failed" : f->kind == DSN_DELAYED ? "delayed" : "success", f->n,
 		    STR_ARG(f->rcpts[0].address), STR_ARG(f->rcpts[0].status), form.full ? "full" : "headers");
-		r = replace(host, msg, sender, &headers, &body, &form);
+		r = replace(host, msg, sender, &headers, &body, &form, f->require_tls);
 	}
 	buf_free(&headers);
 	buf_free(&body);

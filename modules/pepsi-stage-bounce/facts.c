@@ -124,7 +124,9 @@ int32_t facts_read(struct facts *f, const struct pepsi_host *host, struct pepsi_
 	f->smtputf8 = utf8 && json_object_get_boolean(utf8);
 	f->envid = text(bounce, "envid").n ? text(bounce, "envid") : text(dsn, "envid");
 	struct str ret = text(bounce, "ret").n ? text(bounce, "ret") : text(dsn, "ret");
-	f->ret = str_ieq(ret, STR("FULL")) ? 'F' : str_ieq(ret, STR("HDRS")) ? 'H' : 0;
+	struct json_object *tls = member(f->root, "require_tls", json_type_boolean);
+	f->require_tls = tls && json_object_get_boolean(tls);
+	f->ret = f->require_tls ? 'H' : str_ieq(ret, STR("FULL")) ? 'F' : str_ieq(ret, STR("HDRS")) ? 'H' : 0;
 	if (!bounce && !(f->words = reason(f->root)))
 		return PEPSI_RETRY;
 	/* it was on its way here, or to another try, when it failed; what the stage before had to say stays the reason */

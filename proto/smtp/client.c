@@ -103,7 +103,7 @@ static void put(struct smtp_client *c, const char *verb, struct str arg)
 static void greet(struct smtp_client *c)
 {
 	c->caps = 0;
-	c->size_limit = 0;
+	c->size_limit = c->deliver_by_min = 0;
 	c->state = CS_EHLO;
 	put(c, c->conf->lmtp ? "LHLO" : "EHLO", c->conf->helo);
 }
@@ -196,7 +196,7 @@ static void answer(struct smtp_client *c)
 			return;
 		}
 		c->caps = 0;
-		c->size_limit = 0;
+		c->size_limit = c->deliver_by_min = 0;
 		if (class == 5 && !c->conf->lmtp) { /* RFC 5321 §3.2: an old server */
 			c->state = CS_HELO;
 			put(c, "HELO", c->conf->helo);
@@ -270,7 +270,7 @@ static int take_line(struct smtp_client *c)
 		return 1;
 	}
 	if (c->state == CS_EHLO && c->reply.lines > 1)
-		client_caps_line(str_skip(line, 4), &c->caps, &c->size_limit);
+		client_caps_line(str_skip(line, 4), &c->caps, &c->size_limit, &c->deliver_by_min);
 	if (r) {
 		client_reply_seal(&c->reply);
 		answer(c);

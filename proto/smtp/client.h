@@ -40,8 +40,12 @@ struct smtp_client;
 #define SMTP_CAP_DSN (1u << 5)
 #define SMTP_CAP_ENHANCEDSTATUSCODES (1u << 6)
 #define SMTP_CAP_STARTTLS (1u << 7)
-#define SMTP_CAP_CHUNKING (1u << 8) /* known, not used */
-#define SMTP_CAP_XONCE (1u << 9)    /* ours (extensions.h) */
+#define SMTP_CAP_CHUNKING (1u << 8)  /* used for binary content only: DATA does for the rest */
+#define SMTP_CAP_BINARYMIME (1u << 9)
+#define SMTP_CAP_REQUIRETLS (1u << 10)
+#define SMTP_CAP_DELIVERBY (1u << 11)
+#define SMTP_CAP_MT_PRIORITY (1u << 12)
+#define SMTP_CAP_XONCE (1u << 13)     /* ours (extensions.h) */
 
 /* Limits on what a peer can make us keep. RFC 5321 §4.5.3.1.5 has 512 octets a line; real servers pass that. */
 enum {
@@ -108,6 +112,7 @@ struct smtp_client_rcpt {
 #define SMTP_CONTENT_DOTS (1u << 4)        /* a line begins with a dot: content is copied while it is sent */
 #define SMTP_CONTENT_OPEN (1u << 5)        /* the body's last line has no CRLF: one is added */
 #define SMTP_CONTENT_LONG (1u << 6)        /* a line has more than the 998 octets of RFC 5321 §4.5.3.1.6 */
+#define SMTP_CONTENT_HEADER_BAD (1u << 7)  /* what is bad is in the headers: not even BDAT may carry it (RFC 3030 §3) */
 unsigned smtp_content_scan(struct str headers, struct str body);
 
 struct smtp_client_msg { /* the caller's, unchanged until SMTP_CEV_DONE */
@@ -115,10 +120,19 @@ struct smtp_client_msg { /* the caller's, unchanged until SMTP_CEV_DONE */
 	struct str headers, body; /* sent as headers, CRLF, body; headers are whole lines */
 	unsigned content;     /* smtp_content_scan(), or 0: the engine scans */
 	bool body_8bit;       /* the sender declared BODY=8BITMIME; content with 8-bit octets counts as declared */
-	bool body_binary;     /* the sender declared BODY=BINARYMIME: only what is text all the same is sent, as 8BITMIME */
+	bool body_binary;     /* the sender declared BODY=BINARYMIME: what is text all the same is sent as 8BITMIME, the rest by BDAT to a
+	                       * peer with CHUNKING and BINARYMIME, or not at all */
 	bool smtputf8;        /* the sender declared SMTPUTF8 */
 	bool whole;           /* when a recipient is refused for now (4xx) the others do not get it either: all are TRANSIENT then */
 	struct str once;      /* key that makes the message unique, for XONCE; empty: none. Left out where the peer has none */
+	bool require_tls;     /* REQUIRETLS (RFC 8689): refused with 5.7.30 when the session has no TLS or the peer does not offer it; with
+	                       * the null sender sent all the same (§5). Whether the certificate was checked is the driver's to know. Not
+	                       * looked at in LMTP, which is final delivery */
+	bool has_priority;    /* MT-PRIORITY (RFC 6710), told to a peer that offers it */
+	int priority;         /* -9 to 9 */
+	char deliver_mode;    /* DELIVERBY (RFC 2852): 'R' or 'N', 0: none */
+	int64_t deliver_by;   /* seconds left; with 'R' above 0 */
+	bool deliver_trace;
 	struct str ret, envid; /* RFC 3461: "FULL" or "HDRS"; xtext; empty: none */
 	struct smtp_client_rcpt *rcpts;
 	size_t n_rcpts;
@@ -155,7 +169,8 @@ void smtp_client_sent(struct smtp_client *c, size_t n);
 int smtp_client_starttls(struct smtp_client *c);
 /* Begins a transaction. The results may be there at once (refused here, without a word to the peer): SMTP_CEV_DONE
  * follows in any case. Refused here: bad content 5.6.0, or 5.6.3
- * where it was declared binary, and binary content with long lines 5.6.3; addresses that cannot be sent 5.1.7/5.1.3; larger than the
+ * where it was declared binary (long lines count, too) and the peer does not take BDAT and BINARYMIME; REQUIRETLS 5.7.30; a time that is
+ * too short for the peer (DELIVERBY, mode R) 5.4.7, and a peer without DELIVERBY 5.3.3; addresses that cannot be sent 5.1.7/5.1.3; larger than the
  * peer's SIZE 5.3.4; 8-bit content without 8BITMIME 5.6.3; UTF-8 addresses or, if smtputf8, headers without SMTPUTF8
  * 5.6.7. Returns 0, or -1: not ready, or no recipients. */
 int smtp_client_send(struct smtp_client *c, struct smtp_client_msg *msg);

@@ -48,8 +48,8 @@ static unsigned scan(struct str s)
 unsigned smtp_content_scan(struct str headers, struct str body)
 {
 	unsigned h = scan(headers), b = scan(body);
-	if (h & SMTP_CONTENT_OPEN)
-		h = SMTP_CONTENT_BAD;
+	if (h & (SMTP_CONTENT_OPEN | SMTP_CONTENT_BAD))
+		h = SMTP_CONTENT_BAD | SMTP_CONTENT_HEADER_BAD;
 	if (has_8bit(headers))
 		h |= SMTP_CONTENT_HEADER_8BIT;
 	if (has_8bit(body))
@@ -57,16 +57,16 @@ unsigned smtp_content_scan(struct str headers, struct str body)
 	return h | b | SMTP_CONTENT_SCANNED;
 }
 
-void client_content_begin(struct client_content *k, const struct smtp_client_msg *m, bool empty)
+void client_content_begin(struct client_content *k, const struct smtp_client_msg *m, bool empty, bool bdat)
 {
 	k->part[0] = empty ? STR_NULL : m->headers;
 	k->part[1] = empty ? STR_NULL : STR("\r\n");
 	k->part[2] = empty ? STR_NULL : m->body;
-	k->part[3] = !empty && (m->content & SMTP_CONTENT_OPEN) ? STR("\r\n") : STR_NULL;
-	k->part[4] = STR(".\r\n");
+	k->part[3] = !empty && !bdat && (m->content & SMTP_CONTENT_OPEN) ? STR("\r\n") : STR_NULL;
+	k->part[4] = bdat ? STR_NULL : STR(".\r\n");
 	k->at = 0;
 	k->off = 0;
-	k->stuff = !empty && (m->content & SMTP_CONTENT_DOTS);
+	k->stuff = !empty && !bdat && (m->content & SMTP_CONTENT_DOTS);
 	k->line_start = true;
 	k->buf_off = 0;
 	buf_reset(&k->buf);

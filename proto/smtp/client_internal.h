@@ -20,11 +20,11 @@ int client_reply_line(struct client_reply *r, struct str line);
 void client_reply_seal(struct client_reply *r);
 
 /* One line of an EHLO reply behind the first, without the code. */
-void client_caps_line(struct str line, unsigned *caps, uint64_t *size);
+void client_caps_line(struct str line, unsigned *caps, uint64_t *size, uint64_t *deliver_by_min);
 
 /* Where the content is while it is sent. */
 struct client_content {
-	struct str part[5]; /* headers, CRLF, body, CRLF if the body is open, ".\r\n" */
+	struct str part[5]; /* headers, CRLF, body, CRLF if the body is open, ".\r\n"; by BDAT the last two are empty */
 	unsigned at;        /* first part not wholly sent */
 	size_t off;         /* octets of it that are sent, or with stuffing copied */
 	bool stuff;         /* lines begin with dots: copied into buf piece by piece */
@@ -32,7 +32,8 @@ struct client_content {
 	struct buf buf;     /* stuffed octets not yet sent */
 	size_t buf_off;
 };
-void client_content_begin(struct client_content *k, const struct smtp_client_msg *m, bool empty);
+/* empty: a lone dot. bdat: the octets as they are, nothing behind them. */
+void client_content_begin(struct client_content *k, const struct smtp_client_msg *m, bool empty, bool bdat);
 bool client_content_over(const struct client_content *k);
 size_t client_content_out(struct client_content *k, struct str *seg, size_t max);
 void client_content_sent(struct client_content *k, size_t n);
@@ -59,6 +60,7 @@ struct smtp_client {
 	const char *lost_why;
 	unsigned caps;
 	uint64_t size_limit;
+	uint64_t deliver_by_min; /* of DELIVERBY */
 	uint64_t replies;
 	struct buf in, out;
 	size_t in_off, out_off; /* consumed octets at their fronts */
@@ -79,6 +81,7 @@ struct smtp_client {
 	bool mail_refused;    /* and mail_result is what every recipient will get */
 	struct smtp_result mail_result;
 	bool utf8, eight;     /* SMTPUTF8 and BODY=8BITMIME go onto MAIL */
+	bool bdat;            /* binary: BODY=BINARYMIME, and one chunk instead of DATA, when the answers to RCPT are there */
 	struct client_content content;
 };
 

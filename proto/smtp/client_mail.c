@@ -7,6 +7,7 @@ enum {
 	WINDOW = 16 * 1024, /* octets of commands written ahead; a message for a few recipients is one write */
 	ENVID_MAX = 100,    /* RFC 3461 §4.4 */
 	ORCPT_MAX = 500,    /* RFC 3461 §4.2 */
+	BY_MAX = 999999999, /* RFC 2852 §4: nine digits */
 };
 
 enum smtp_outcome client_outcome(unsigned code)
@@ -120,6 +121,32 @@ static bool refuse(struct smtp_client *c, enum smtp_phase phase, const char *sta
 	return false;
 }
 
+/* Octets as they will be sent, dots apart. */
+static uint64_t size(const struct smtp_client *c)
+{
+	const struct smtp_client_msg *m = c->msg;
+	return (uint64_t)m->headers.n + 2 + m->body.n + (!c->bdat && m->content & SMTP_CONTENT_OPEN ? 2 : 0);
+}
+
+/* What was promised to the sender, and this peer would not keep. */
+static bool promises(struct smtp_client *c)
+{
+	const struct smtp_client_msg *m = c->msg;
+	if (c->conf->lmtp)
+		return true;
+	if (m->require_tls && m->mail_from.n && !(c->tls && c->caps & SMTP_CAP_REQUIRETLS))
+		return refuse(c, SMTP_PHASE_MAIL, "5.7.30", c->tls ? "the sender requires TLS all the way, which the next hop does not promise (REQUIRETLS)"
+		                                                    : "the sender requires TLS all the way, and the next hop has none (REQUIRETLS)");
+	if (m->deliver_mode != 'R')
+		return true;
+	/* RFC 2852 §4.1.5: what must come back in time is not given to somebody who does not know of it */
+	if (!(c->caps & SMTP_CAP_DELIVERBY))
+		return refuse(c, SMTP_PHASE_MAIL, "5.3.3", "the sender wants the message back if it is late, which the next hop cannot do (DELIVERBY)");
+	if (m->deliver_by <= 0 || (uint64_t)m->deliver_by < c->deliver_by_min)
+		return refuse(c, SMTP_PHASE_MAIL, "5.4.7", "less time is left to deliver the message than the next hop needs (DELIVERBY)");
+	return true;
+}
+
 /* Everything that can be decided without the peer. Returns false when no recipient is left. */
 static bool admit(struct smtp_client *c)
 {
@@ -128,20 +155,23 @@ static bool admit(struct smtp_client *c)
 	size_t left = 0;
 	if (!(m->content & SMTP_CONTENT_SCANNED))
 		m->content = smtp_content_scan(m->headers, m->body);
-	if (m->body_binary && m->content & (SMTP_CONTENT_BAD | SMTP_CONTENT_LONG)) /* RFC 3030 §3 */
+	bool binary = m->body_binary && m->content & (SMTP_CONTENT_BAD | SMTP_CONTENT_LONG); /* RFC 3030 §3 */
+	c->bdat = binary && !(m->content & SMTP_CONTENT_HEADER_BAD) && c->caps & SMTP_CAP_CHUNKING && c->caps & SMTP_CAP_BINARYMIME;
+	if (binary && !c->bdat)
 		return refuse(c, SMTP_PHASE_DATA, "5.6.3", "message is binary (BINARYMIME) and cannot be sent as text");
-	if (m->content & SMTP_CONTENT_BAD)
+	if (m->content & SMTP_CONTENT_BAD && !c->bdat)
 		return refuse(c, SMTP_PHASE_DATA, "5.6.0", "message holds a bare CR, a bare LF or a NUL and cannot be sent");
 	if (m->mail_from.n && !address_ok(m->mail_from))
 		return refuse(c, SMTP_PHASE_MAIL, "5.1.7", "the sender address cannot be sent");
-	uint64_t size = (uint64_t)m->headers.n + 2 + m->body.n + (m->content & SMTP_CONTENT_OPEN ? 2 : 0);
-	if (c->size_limit && size > c->size_limit)
+	if (!promises(c))
+		return false;
+	if (c->size_limit && size(c) > c->size_limit)
 		return refuse(c, SMTP_PHASE_MAIL, "5.3.4", "message is larger than the next hop accepts");
 	bool need_utf8 = !str_is_ascii(m->mail_from) || (m->smtputf8 && (m->content & SMTP_CONTENT_HEADER_8BIT));
 	if (need_utf8 && !has_utf8)
 		return refuse(c, SMTP_PHASE_MAIL, "5.6.7", "the next hop does not take internationalized mail (SMTPUTF8)");
 	eight = m->content & (SMTP_CONTENT_HEADER_8BIT | SMTP_CONTENT_BODY_8BIT);
-	if (eight && !(c->caps & SMTP_CAP_8BITMIME))
+	if (eight && !c->bdat && !(c->caps & SMTP_CAP_8BITMIME))
 		return refuse(c, SMTP_PHASE_MAIL, "5.6.3", "message has 8-bit content, which the next hop does not take (8BITMIME)");
 	for (size_t i = 0; i < m->n_rcpts; i++) {
 		struct smtp_client_rcpt *r = &m->rcpts[i];
@@ -156,10 +186,10 @@ static bool admit(struct smtp_client *c)
 			need_utf8 |= !str_is_ascii(r->address);
 		}
 	}
-	c->eight = (eight || m->body_8bit || m->body_binary) && (c->caps & SMTP_CAP_8BITMIME);
+	c->eight = !c->bdat && (eight || m->body_8bit || m->body_binary) && (c->caps & SMTP_CAP_8BITMIME);
 	c->utf8 = (need_utf8 || m->smtputf8) && has_utf8;
 	buf_reset(&c->content.buf); /* may still hold the end of the message before */
-	if ((m->content & SMTP_CONTENT_DOTS) && !buf_room(&c->content.buf, c->content.buf.max)) {
+	if ((m->content & SMTP_CONTENT_DOTS) && !c->bdat && !buf_room(&c->content.buf, c->content.buf.max)) {
 		struct smtp_result res;
 		client_result_text(c, &res, SMTP_OUT_LOST, SMTP_PHASE_MAIL, "4.3.0", "out of memory");
 		client_undecided(c, &res);
@@ -201,12 +231,21 @@ static void put_mail(struct smtp_client *c)
 	buf_adds(b, m->mail_from);
 	buf_addc(b, '>');
 	if (c->caps & SMTP_CAP_SIZE)
-		buf_addf(b, " SIZE=%llu", (unsigned long long)m->headers.n + 2 + m->body.n +
-		    (m->content & SMTP_CONTENT_OPEN ? 2 : 0));
+		buf_addf(b, " SIZE=%llu", (unsigned long long)size(c));
+	if (c->bdat)
+		buf_addz(b, " BODY=BINARYMIME");
 	if (c->eight)
 		buf_addz(b, " BODY=8BITMIME");
 	if (c->utf8)
 		buf_addz(b, " SMTPUTF8");
+	if (m->require_tls && c->tls && c->caps & SMTP_CAP_REQUIRETLS)
+		buf_addz(b, " REQUIRETLS");
+	if (m->deliver_mode && c->caps & SMTP_CAP_DELIVERBY) {
+		int64_t by = m->deliver_by > BY_MAX ? BY_MAX : m->deliver_by < -BY_MAX ? -BY_MAX : m->deliver_by;
+		buf_addf(b, " BY=%lld;%c%s", (long long)by, m->deliver_mode, m->deliver_trace ? "T" : "");
+	}
+	if (m->has_priority && m->priority >= -9 && m->priority <= 9 && c->caps & SMTP_CAP_MT_PRIORITY)
+		buf_addf(b, " MT-PRIORITY=%d", m->priority);
 	if (c->caps & SMTP_CAP_DSN) {
 		if (str_ieq(m->ret, STR("FULL")) || str_ieq(m->ret, STR("HDRS"))) {
 			buf_addz(b, " RET=");
@@ -254,7 +293,7 @@ static size_t skip(const struct smtp_client *c, size_t i)
 void client_mail_fill(struct smtp_client *c)
 {
 	size_t n = c->msg->n_rcpts;
-	while (c->cmd <= n + 1 && c->out.n - c->out_off < WINDOW) {
+	while (c->cmd <= n + !c->bdat && c->out.n - c->out_off < WINDOW) {
 		if (!(c->caps & SMTP_CAP_PIPELINING) && c->cmd != c->at)
 			break;
 		if (c->cmd == n + 1 && c->msg->whole && c->at != c->cmd)
@@ -280,6 +319,23 @@ static void reset(struct smtp_client *c)
 		client_close(c, SMTP_OUT_LOST, "out of memory");
 }
 
+/* The whole message as one chunk (RFC 3030 §2): somebody will have it. */
+static void begin_bdat(struct smtp_client *c)
+{
+	if (c->mail_refused) { /* a recipient without a sender */
+		client_close(c, SMTP_OUT_PROTOCOL, "RCPT accepted without MAIL");
+		return;
+	}
+	buf_addf(&c->out, "BDAT %llu LAST\r\n", (unsigned long long)size(c));
+	if (c->out.failed) {
+		client_close(c, SMTP_OUT_LOST, "out of memory");
+		return;
+	}
+	client_content_begin(&c->content, c->msg, false, true);
+	c->at = 0;
+	c->state = CS_CONTENT;
+}
+
 static void data_answer(struct smtp_client *c)
 {
 	if (c->reply.code == 354) {
@@ -288,7 +344,7 @@ static void data_answer(struct smtp_client *c)
 			client_close(c, SMTP_OUT_PROTOCOL, "DATA accepted without a recipient");
 			return;
 		}
-		client_content_begin(&c->content, c->msg, !c->accepted); /* none: a lone dot is due (RFC 2920 §3.1) */
+		client_content_begin(&c->content, c->msg, !c->accepted, false); /* none: a lone dot is due (RFC 2920 §3.1) */
 		c->at = 0;
 		c->state = CS_CONTENT;
 		return;
@@ -365,10 +421,14 @@ void client_mail_answer(struct smtp_client *c)
 			res->outcome = SMTP_OUT_TRANSIENT;
 	}
 	c->at = skip(c, c->at + 1);
-	if (c->at == n + 1 && c->msg->whole && !c->mail_refused && one_waits(c))
+	if (c->at == n + 1 && c->msg->whole && !c->mail_refused && one_waits(c)) {
 		give_up(c);
-	else if (!pipelined && c->at == n + 1 && !c->accepted)
+	} else if (c->at == n + 1 && !c->accepted && (!pipelined || c->bdat)) {
+		client_undecided(c, &c->mail_result); /* MAIL refused: pipelined ones have no answer of their own */
 		reset(c);
+	} else if (c->at == n + 1 && c->bdat) {
+		begin_bdat(c);
+	}
 }
 
 void client_content_answer(struct smtp_client *c)

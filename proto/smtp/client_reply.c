@@ -64,7 +64,7 @@ void client_reply_seal(struct client_reply *r)
 	r->text[r->text_n] = 0;
 }
 
-void client_caps_line(struct str line, unsigned *caps, uint64_t *size)
+void client_caps_line(struct str line, unsigned *caps, uint64_t *size, uint64_t *deliver_by_min)
 {
 	static const struct {
 		struct str name;
@@ -79,6 +79,10 @@ void client_caps_line(struct str line, unsigned *caps, uint64_t *size)
 		{ STR_INIT("STARTTLS"), SMTP_CAP_STARTTLS },
 		{ STR_INIT("CHUNKING"), SMTP_CAP_CHUNKING },
 		{ STR_INIT("XONCE"), SMTP_CAP_XONCE },
+		{ STR_INIT("BINARYMIME"), SMTP_CAP_BINARYMIME },
+		{ STR_INIT("REQUIRETLS"), SMTP_CAP_REQUIRETLS },
+		{ STR_INIT("DELIVERBY"), SMTP_CAP_DELIVERBY },
+		{ STR_INIT("MT-PRIORITY"), SMTP_CAP_MT_PRIORITY },
 	};
 	struct str word, arg;
 	uint64_t n;
@@ -90,4 +94,7 @@ void client_caps_line(struct str line, unsigned *caps, uint64_t *size)
 	/* "SIZE", "SIZE 0": no limit (RFC 1870 §4); a number we cannot read counts as none */
 	if (str_ieq(word, STR("SIZE")) && str_word(&line, " \t", &arg) && str_u64(arg, UINT64_MAX, &n) == 0)
 		*size = n;
+	/* RFC 2852 §3: the shortest time it promises anything for */
+	if (str_ieq(word, STR("DELIVERBY")) && str_word(&line, " \t", &arg) && str_u64(arg, INT32_MAX, &n) == 0)
+		*deliver_by_min = n;
 }

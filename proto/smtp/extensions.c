@@ -31,7 +31,7 @@ static bool deliverby_ready(const struct smtp_server *s)
 
 static bool futurerelease_ready(const struct smtp_server *s)
 {
-	return s->conf->hold_max && s->now;
+	return s->conf->hold_max && s->now && (s->conf->hold_all || s->trust & SMTP_TRUST_HOLD);
 }
 
 static void write_futurerelease(const struct smtp_server *s, struct buf *out)

@@ -19,7 +19,7 @@
 #define SMTP_EXT_REQUIRETLS (1u << 9)           /* RFC 8689; inside TLS only */
 #define SMTP_EXT_LIMITS (1u << 10)              /* RFC 9422 */
 #define SMTP_EXT_DELIVERBY (1u << 11)           /* RFC 2852; when the time is known */
-#define SMTP_EXT_FUTURERELEASE (1u << 12)       /* RFC 4865; when the time is known and hold_max is set */
+#define SMTP_EXT_FUTURERELEASE (1u << 12)       /* RFC 4865; when the time is known, hold_max is set, and to whom it may be */
 #define SMTP_EXT_MT_PRIORITY (1u << 13)         /* RFC 6710 */
 #define SMTP_EXT_PRDR (1u << 14)                /* draft-hall-prdr; not in LMTP, which has it by nature */
 #define SMTP_EXT_HELP (1u << 15)                /* RFC 5321 §4.1.1.8 */
@@ -39,7 +39,8 @@
 	"pipelining size 8bitmime smtputf8 enhancedstatuscodes dsn starttls chunking binarymime requiretls limits "        \
 	"deliverby futurerelease mt-priority prdr help expn xclient auth xonce"
 #define SMTP_EXT_DEFAULT_NAMES                                                                                         \
-	"pipelining size 8bitmime smtputf8 enhancedstatuscodes dsn starttls chunking binarymime limits prdr help xclient auth xonce"
+	"pipelining size 8bitmime smtputf8 enhancedstatuscodes dsn starttls chunking binarymime requiretls limits "        \
+	"deliverby futurerelease mt-priority prdr help xclient auth xonce"
 
 /* Where an extension may be offered; all that are named must hold. */
 #define SMTP_WHEN_PLAIN (1u << 0)   /* outside TLS */

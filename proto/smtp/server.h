@@ -39,6 +39,7 @@ struct smtp_server_conf { /* must outlive the engine */
 	unsigned max_transactions; /* accepted MAILs in a session; the next gets 421 (RFC 9422 MAILMAX); 0: any number */
 	unsigned deliver_by_min;   /* RFC 2852 min-by-time, seconds; 0: not told, none */
 	unsigned hold_max;         /* RFC 4865: longest hold, seconds; 0: FUTURERELEASE is not offered */
+	bool hold_all;             /* it is offered to all (who sign in later, and send nothing before); else with SMTP_TRUST_HOLD only */
 	struct str priority_profile; /* RFC 6710, such as "MIXER"; empty: none is named */
 };
 
@@ -148,7 +149,8 @@ struct smtp_reply {
 /* What the caller knows of the client. */
 #define SMTP_TRUST_XCLIENT (1u << 0)  /* may say who it speaks for */
 #define SMTP_TRUST_PRIORITY (1u << 1) /* may ask for a priority above 0 */
-#define SMTP_TRUST_ONCE (1u << 2)     /* is known well enough for a key that makes a message unique */
+#define SMTP_TRUST_HOLD (1u << 2)     /* may have messages held (FUTURERELEASE) */
+#define SMTP_TRUST_ONCE (1u << 3)     /* is known well enough for a key that makes a message unique */
 
 /* NULL when memory is out. The banner (220) is in the output at once. */
 struct smtp_server *smtp_server_new(const struct smtp_server_conf *conf);

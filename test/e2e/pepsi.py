@@ -13,6 +13,7 @@ import re
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -292,7 +293,10 @@ class Sink:
     to what happens there: absent: all is well; "450 4.2.0 text": this reply; "hang": no answer ever; "drop": the
     connection closes; a function of the line's argument that gives one of these. It may change at any time."""
 
-    def __init__(self, test, lmtp=False, extensions=("PIPELINING", "8BITMIME", "SIZE 52428800", "SMTPUTF8", "ENHANCEDSTATUSCODES", "DSN"), port=None):
+    def __init__(self, test, lmtp=False, extensions=("PIPELINING", "8BITMIME", "SIZE 52428800", "SMTPUTF8", "ENHANCEDSTATUSCODES", "DSN"), port=None,
+                 tls=None):
+        """tls: (certificate, key) for STARTTLS; tls_extensions are then what EHLO offers inside, else the same"""
+        self.tls, self.tls_extensions = tls, None
         self.lmtp, self.extensions, self.script = lmtp, list(extensions), {}
         self.port = port or free_port()
         self.messages, self.connections, self.lock = [], 0, threading.Lock()
@@ -366,7 +370,7 @@ class Sink:
         if self.act(c, "banner", "", b"220 sink.example.test ESMTP\r\n") is None:
             return
         f = c.makefile("rb")
-        sender, sender_params, rcpts = None, "", []
+        sender, sender_params, rcpts, chunks = None, "", [], []
         while True:
             line = f.readline(8192)
             if not line.endswith(b"\n"):
@@ -374,7 +378,8 @@ class Sink:
             text = line.rstrip(b"\r\n").decode("utf-8", "surrogateescape")
             verb = text.split(" ")[0].upper()
             if verb in ("EHLO", "LHLO", "HELO"):
-                keys = ["sink.example.test"] + (self.extensions if verb != "HELO" else [])
+                offer = self.tls_extensions if self.tls_extensions is not None and isinstance(c, ssl.SSLSocket) else self.extensions
+                keys = ["sink.example.test"] + (list(offer) if verb != "HELO" else [])
                 ok = "".join("250%s%s\r\n" % ("-" if i + 1 < len(keys) else " ", k) for i, k in enumerate(keys)).encode()
                 done = self.act(c, "ehlo", text, ok)
             elif verb == "MAIL":
@@ -417,6 +422,21 @@ class Sink:
                     if self.lmtp and good:
                         self.store(sender, sender_params, good, data)
                     rcpts = []
+            elif verb == "BDAT":
+                data = f.read(int(text.split(" ")[1]))
+                chunks.append(data)
+                if text.upper().endswith(" LAST"):
+                    self.store(sender, sender_params + " (BDAT)", rcpts, b"".join(chunks))
+                    rcpts, chunks = [], []
+                c.sendall(b"250 2.0.0 taken\r\n")
+                done = True
+            elif verb == "STARTTLS" and self.tls:
+                c.sendall(b"220 2.0.0 go ahead\r\n")
+                context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+                context.load_cert_chain(*self.tls)
+                c = context.wrap_socket(c, server_side=True)
+                f = c.makefile("rb")
+                done = True
             elif verb in ("RSET", "NOOP"):
                 rcpts = []
                 c.sendall(b"250 2.0.0 ok\r\n")

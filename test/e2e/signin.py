@@ -63,7 +63,7 @@ class Site:
             json.dump({"keys": [{"kty": "RSA", "kid": "k1", "alg": "RS256", "use": "sig", "n": b64url(n), "e": "AQAB"}]}, f)
         os.chmod(t.dir, 0o755)
         listener = ("TLS_CERT = %s\nTLS_KEY = %s\nMAX_CONNECTIONS_PER_ADDRESS = 500\nTLS_CLIENT_CERT = ask\nTLS_CLIENT_CA = %s\n"
-                    "AUTH = plain login scram-sha-256 scram-sha-256-plus oauthbearer xoauth2 external\n\n" % (self.cert, self.key, self.ca))
+                    "SENDER_OWNERSHIP = envelope\nAUTH = plain login scram-sha-256 scram-sha-256-plus oauthbearer xoauth2 external\n\n" % (self.cert, self.key, self.ca))
         sections = "[listener-submission]\nBIND = 127.0.0.1:%d\nPROTOCOL = submission\n%s" % (self.submission, listener)
         sections += "[listener-submissions]\nBIND = 127.0.0.1:%d\nPROTOCOL = submissions\n%s" % (self.submissions, listener)
         sections += ("[pepsi-signin]\nFAIL_DELAY = 0\nACCOUNT_TRIES = 4\nACCOUNT_REFILL = 1 h\nBACKENDS = table oauth certificate\nOAUTH_KEYS = %s\n"

@@ -90,7 +90,7 @@ def daemon(t, sink, deaf, mailboxes, behind, others):
               "MODULE_PATH = %s:%s\n" % (STAGES, os.path.join(os.path.dirname(pepsi.BIN), "lib", "pepsi", "modules")),
         listener="TLS_CERT = %s\nTLS_KEY = %s\nTLS_CLIENT_CA = %s\nTLS_CLIENT_CERT = ask\nEXTENSIONS = pipelining size 8bitmime smtputf8 enhancedstatuscodes dsn "
                  "starttls requiretls deliverby futurerelease mt-priority\n" % (cert, key, cert),
-        more="[pepsi-dns]\nSERVERS = 127.0.0.1:%d\n[listener-behind]\nBIND = 127.0.0.1:%d\nPROXY_FROM = 127.0.0.1\nREVERSE_DNS_WAIT = 10 s\n[listener-for-others]\nBIND = 127.0.0.1:%d\nXCLIENT_FROM = 127.0.0.1\n[pepsi-dispatch]\nPOLL_INTERVAL = 1 s\nLAUNCH_COOLDOWN = 1 s\n[pepsi-failure-bouncer]\nBOUNCE_STAGE = bounce\nMIN_AGE = 0\n" % (Names(t).port, behind, others))
+        more="[pepsi-dns]\nSERVERS = 127.0.0.1:%d\n[listener-behind]\nBIND = 127.0.0.1:%d\nPROXY_FROM = 127.0.0.1\nREVERSE_DNS_WAIT = 10 s\nDNSBL = bl.test\nDNSWL = wl.test\nDNSBL_WAIT = 20 s\n[listener-for-others]\nBIND = 127.0.0.1:%d\nXCLIENT_FROM = 127.0.0.1\n[pepsi-dispatch]\nPOLL_INTERVAL = 1 s\nLAUNCH_COOLDOWN = 1 s\n[pepsi-failure-bouncer]\nBOUNCE_STAGE = bounce\nMIN_AGE = 0\n" % (Names(t).port, behind, others))
     # every state is to reach the table; but for the crash in another stage's worker
     with open(d.config) as f:
         text = f.read()
@@ -115,7 +115,7 @@ def start_tls(s, d):
 
 
 class Names:
-    """A resolver that knows the client 192.0.2.9 by name, and nobody else."""
+    """A resolver that knows the client 192.0.2.9 by name, and from two lists, and nobody else."""
 
     def __init__(self, t):
         self.sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -129,7 +129,9 @@ class Names:
         return b"".join(bytes([len(x)]) + x.encode() for x in text.split(".")) + b"\0"
 
     def serve(self):
-        known = {(self.name("9.2.0.192.in-addr.arpa"), 12): self.name("client.example.test"), (self.name("client.example.test"), 1): socket.inet_aton("192.0.2.9")}
+        known = {(self.name("9.2.0.192.in-addr.arpa"), 12): self.name("client.example.test"), (self.name("client.example.test"), 1): socket.inet_aton("192.0.2.9"),
+                 (self.name("9.2.0.192.bl.test"), 1): socket.inet_aton("127.0.0.2"), (self.name("9.2.0.192.bl.test"), 16): b"\x04spam",
+                 (self.name("9.2.0.192.wl.test"), 1): socket.inet_aton("127.0.0.3")}
         while True:
             try:
                 query, who = self.sock.recvfrom(4096)
@@ -194,7 +196,7 @@ def every_way(t):
             ("over", "x@filter.test", ""), ("alias", "team@aliases.test", ""), ("bob", "bob@maildir.test", ""), ("nobody", "nobody@maildir.test", ""),
             ("lmtp", "x@lmtp.test", ""), ("lmtp-gone", "gone@lmtp.test", ""), ("if", "x@if.test", " BODY=8BITMIME SMTPUTF8"),
             ("wishes", "x@far.test", " HOLDUNTIL=2020-01-01T00:00:00Z BY=86400;NT MT-PRIORITY=3 REQUIRETLS"),
-            ("success", "x@deaf.test", ""), ("success2", ["x@deaf.test", "y@deaf.test"], "")):
+            ("too-late", "later@far.test", " BY=1;N"), ("success", "x@deaf.test", ""), ("success2", ["x@deaf.test", "y@deaf.test"], "")):
         code, text = s.send(alice, rcpts, pepsi.message(token, sender=alice), params + more, all_of_it)
         pepsi.check(code == 250, "%s: %d %s" % (token, code, text))
     proxied = Behind(behind)

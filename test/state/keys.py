@@ -22,6 +22,9 @@ NOT_STATE = {
     "core/ingress/stats.c": None,
     "core/ingress/certificates.c": None, # pepsi status, and the next
     "core/ingress/auth_stats.c": None,
+    "core/ingress/recipients.c": None,
+    "core/ingress/before_stats.c": None,
+    "core/ingress/caps.c": None,
     "proto/sasl/server_bearer.c": "status schemes", # to the client that signs in (RFC 7628)
     "core/dispatch/stats.c": None,
     "core/net/dns_stats.c": None,

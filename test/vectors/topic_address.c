@@ -84,12 +84,13 @@ void topic_address(const char *file, struct json_object *one, struct verdict *v)
 		buf_addz(&address, "@example.org");
 	v->note = differs(vectors_str(one, "id"), &known);
 	/* flanker's are mailboxes of header fields: display names and comments are theirs, the address within is ours */
-	struct str whole = buf_str(&address), within;
-	if (str_eq(str_from(file), STR("flanker.json")) && smtp_address_parse(whole, true, &a) && vectors_mailbox(whole, &within)) {
+	if (str_eq(str_from(file), STR("flanker.json")) && smtp_address_parse(buf_str(&address), true, &a)) {
 		struct buf inner = BUF_INIT(1 << 16);
-		buf_adds(&inner, within);
-		buf_free(&address);
-		address = inner;
+		if (vectors_mailbox(buf_str(&address), &inner)) {
+			buf_reset(&address);
+			buf_adds(&address, buf_str(&inner));
+		}
+		buf_free(&inner);
 	}
 	bool told_utf8 = vectors_bool(one, "smtputf8", &needs_utf8);
 	int plain = smtp_address_parse(buf_str(&address), false, &a), wide = smtp_address_parse(buf_str(&address), true, &a);

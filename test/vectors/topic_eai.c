@@ -76,16 +76,20 @@ static void judge_valid(struct json_object *one, struct str address, struct verd
 
 static void judge_address(struct json_object *one, struct verdict *v)
 {
-	struct str input = vectors_str(one, "input"), address = input;
+	struct str input = vectors_str(one, "input");
 	struct smtp_address a;
 	bool valid = false;
 	vectors_bool(one, "valid", &valid);
-	if (valid) { /* with a display name: a mailbox of a header field, no address of SMTP */
-		v->ok = true;
-		if (vectors_str(one, "display_name").p)
-			v->ok = smtp_address_parse(input, true, &a) && vectors_mailbox(input, &address);
+	if (valid && vectors_str(one, "display_name").p) { /* a mailbox of a header field, no address of SMTP */
+		struct buf within = BUF_INIT(1 << 16);
+		v->ok = smtp_address_parse(input, true, &a) && vectors_mailbox(input, &within);
 		if (v->ok)
-			judge_valid(one, address, v);
+			judge_valid(one, buf_str(&within), v);
+		buf_free(&within);
+		return;
+	}
+	if (valid) {
+		judge_valid(one, input, v);
 		return;
 	}
 	int plain = smtp_address_parse(input, false, &a), wide = smtp_address_parse(input, true, &a);

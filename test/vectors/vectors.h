@@ -36,8 +36,8 @@ bool vectors_bool(struct json_object *o, const char *key, bool *ret);
 /* Octets of a hex string appended to out. Returns 0, or -1. */
 int vectors_unhex(struct str hex, struct buf *out);
 /* A mailbox as it stands in a header field (RFC 5322 §3.4), "Name <addr>" or an address with comments and blanks around it: the
- * address within. False: not of this form. A bare address is. */
-bool vectors_mailbox(struct str s, struct str *ret);
+ * address within, appended to ret, as proto/mail/addrlist.h reads it. False: not one mailbox. A bare address is. */
+bool vectors_mailbox(struct str s, struct buf *ret);
 /* Appends s with everything but printable ASCII as \xNN. */
 void vectors_escape(struct str s, struct buf *out);
 

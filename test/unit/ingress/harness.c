@@ -166,6 +166,12 @@ static void sink_hand_off(void *arg, const char *stage, const char *key, const s
 	f->n_handed++;
 }
 
+static void sink_due(void *arg)
+{
+	struct world *w = arg;
+	w->fake.dues++;
+}
+
 static void sink_wake(void *arg, const char *stage)
 {
 	(void)stage;
@@ -206,7 +212,7 @@ static struct world *make(const char *const *options, unsigned ways)
 	assert_non_null(w->in);
 	config_faults_free(faults);
 	struct admission_backend be = { reserve_ids, admit, w, admit_large, ways };
-	struct ingress_sink sink = { w, sink_reserve, sink_unreserve, sink_hand_off, sink_wake };
+	struct ingress_sink sink = { w, sink_reserve, sink_unreserve, sink_hand_off, sink_wake, sink_due };
 	assert_int_equal(ingress_start_with(w->in, w->base, &be, &sink), 0);
 	ingress_database(w->in, true);
 	world_turn(w);

@@ -43,7 +43,7 @@ struct fake {
 	/* the dispatcher */
 	const char *sender;         /* sender_key that is expected; NULL: the address */
 	unsigned places;            /* reserve() says yes so often */
-	unsigned reserved, unreserved, wakes, n_handed;
+	unsigned reserved, unreserved, wakes, dues, n_handed;
 	struct {
 		int64_t id;
 		bool has_content, in_fd;

@@ -10,6 +10,7 @@ void test_limits(void **state);
 #define EHLO_P { "EHLO us\r\n", "250-mx\r\n250 PIPELINING\r\n" }
 #define QUIT { "QUIT\r\n", "221 bye\r\n" }
 #define MSG .from = "a@b", .to = "c@d", .headers = "S: x\r\n", .body = "hi\r\n"
+#define BIN .from = "a@b", .to = "c@d", .headers = "S: x\r\n", .body = "a\n.\rb", .binary = true
 #define ENVELOPE "MAIL FROM:<a@b>\r\nRCPT TO:<c@d>\r\nDATA\r\n"
 #define CONTENT "S: x\r\n\r\nhi\r\n.\r\n"
 #define CLOSED_OK "closed ok quit 0 - \n"
@@ -35,6 +36,33 @@ static const struct script scripts[] = {
 	      { CONTENT, "250 2.6.0 ok\r\n" }, QUIT },
 	    "ready\ndone\nok dot 250 2.6.0 ok\nready\n" CLOSED_OK, MSG, .notify = "SUCCESS,FAILURE",
 	    .orcpt = "rfc822;c@d", .ret = "HDRS", .envid = "id+2B", .body_8bit = true, .smtputf8 = true },
+	{ "wishes are passed on", { BANNER, { "EHLO us\r\n", "250-mx\r\n250-DELIVERBY 60\r\n250 MT-PRIORITY MIXER\r\n" },
+	      { "MAIL FROM:<a@b> BY=60;R MT-PRIORITY=4\r\n", "250 1\r\n" }, { "RCPT TO:<c@d>\r\n", "250 2\r\n" }, { "DATA\r\n", "354 3\r\n" },
+	      { CONTENT, "250 ok\r\n" }, QUIT }, "ready\ndone\nok dot 250 - ok\nready\n" CLOSED_OK, MSG, .urgent = true },
+	{ "a peer that needs more time", { BANNER, { "EHLO us\r\n", "250-mx\r\n250 DELIVERBY 61\r\n" }, QUIT },
+	    "ready\ndone\npermanent mail 0 5.4.7 less time is left to deliver the message than the next hop needs (DELIVERBY)\nready\n" CLOSED_OK,
+	    MSG, .urgent = true },
+	{ "a peer without deadlines", { BANNER, EHLO_P, QUIT },
+	    "ready\ndone\npermanent mail 0 5.3.3 the sender wants the message back if it is late, which the next hop cannot do (DELIVERBY)\nready\n" CLOSED_OK,
+	    MSG, .urgent = true },
+	{ "REQUIRETLS without TLS", { BANNER, { "EHLO us\r\n", "250-mx\r\n250 REQUIRETLS\r\n" }, QUIT },
+	    "ready\ndone\npermanent mail 0 5.7.30 the sender requires TLS all the way, and the next hop has none (REQUIRETLS)\nready\n" CLOSED_OK,
+	    MSG, .require_tls = true },
+	{ "a report whose message asked for TLS goes all the same", { BANNER, { "EHLO us\r\n", "250-mx\r\n250 REQUIRETLS\r\n" },
+	      { "MAIL FROM:<>\r\n", "250 1\r\n" }, { "RCPT TO:<c@d>\r\n", "250 2\r\n" }, { "DATA\r\n", "354 3\r\n" }, { CONTENT, "250 ok\r\n" }, QUIT },
+	    "ready\ndone\nok dot 250 - ok\nready\n" CLOSED_OK, .from = "", .to = "c@d", .headers = "S: x\r\n", .body = "hi\r\n", .require_tls = true },
+	{ "binary by BDAT", { BANNER, { "EHLO us\r\n", "250-mx\r\n250-PIPELINING\r\n250-CHUNKING\r\n250 BINARYMIME\r\n" },
+	      { "MAIL FROM:<a@b> BODY=BINARYMIME\r\nRCPT TO:<c@d>\r\n", "250 1\r\n250 2\r\n" },
+	      { "BDAT 13 LAST\r\nS: x\r\n\r\na\n.\rb", "250 2.0.0 ok\r\n" }, QUIT },
+	    "ready\ndone\nok dot 250 2.0.0 ok\nready\n" CLOSED_OK, BIN },
+	{ "binary, MAIL refused, pipelined", { BANNER, { "EHLO us\r\n", "250-mx\r\n250-PIPELINING\r\n250-CHUNKING\r\n250 BINARYMIME\r\n" },
+	      { "MAIL FROM:<a@b> BODY=BINARYMIME\r\nRCPT TO:<c@d>\r\n", "550 5.7.1 no\r\n503 no\r\n" }, { "RSET\r\n", "250 ok\r\n" }, QUIT },
+	    "ready\ndone\npermanent mail 550 5.7.1 no\nready\n" CLOSED_OK, BIN },
+	{ "binary, nobody accepted", { BANNER, { "EHLO us\r\n", "250-mx\r\n250-PIPELINING\r\n250-CHUNKING\r\n250 BINARYMIME\r\n" },
+	      { "MAIL FROM:<a@b> BODY=BINARYMIME\r\nRCPT TO:<c@d>\r\n", "250 1\r\n550 5.1.1 who\r\n" }, { "RSET\r\n", "250 ok\r\n" }, QUIT },
+	    "ready\ndone\npermanent rcpt 550 5.1.1 who\nready\n" CLOSED_OK, BIN },
+	{ "binary to a peer with chunks alone", { BANNER, { "EHLO us\r\n", "250-mx\r\n250 CHUNKING\r\n" }, QUIT },
+	    "ready\ndone\npermanent data 0 5.6.3 message is binary (BINARYMIME) and cannot be sent as text\nready\n" CLOSED_OK, BIN },
 	{ "parameters not offered", { BANNER, EHLO_P, { ENVELOPE, "250 1\r\n250 2\r\n354 3\r\n" },
 	      { CONTENT, "250 ok\r\n" }, QUIT },
 	    "ready\ndone\nok dot 250 - ok\nready\n" CLOSED_OK, MSG, .notify = "NEVER", .orcpt = "rfc822;c@d",

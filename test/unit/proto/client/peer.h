@@ -28,6 +28,7 @@ struct script {
 	const char *headers, *body;
 	const char *notify, *orcpt, *ret, *envid;
 	bool body_8bit, smtputf8;
+	bool binary, require_tls, urgent; /* urgent: priority 4, back within 60 s */
 };
 
 /* Runs it in all ways. The result is one line per event: "ready", "starttls", "tls-refused", "done", a line

@@ -14,7 +14,8 @@
 CONF(bare, 0, .max_recipients = 3);
 CONF(limits, SMTP_EXT_LIMITS, .max_recipients = 3, .max_transactions = 2);
 CONF(deliverby, SMTP_EXT_DELIVERBY, .deliver_by_min = 60);
-CONF(hold, SMTP_EXT_FUTURERELEASE, .hold_max = 86400);
+CONF(hold, SMTP_EXT_FUTURERELEASE, .hold_max = 86400, .hold_all = true);
+CONF(hold_trusted, SMTP_EXT_FUTURERELEASE, .hold_max = 86400);
 CONF(no_hold, SMTP_EXT_FUTURERELEASE, .hold_max = 0);
 CONF(priority, SMTP_EXT_MT_PRIORITY | SMTP_EXT_ENHANCEDSTATUSCODES, .priority_profile = S("MIXER"));
 CONF(requiretls, SMTP_EXT_REQUIRETLS | SMTP_EXT_STARTTLS, .lmtp = false);
@@ -59,6 +60,8 @@ static const struct script scripts[] = {
 		  "EV MAIL from=<a@b.example> domain=<b.example> hold=86400/1783686600\n250 Ok\n250 Ok\nEV RESET\n"
 		  "EV MAIL from=<a@b.example> domain=<b.example> hold=0/1783686600\n250 Ok\n250 Ok\nEV RESET\n"
 		  "EV MAIL from=<a@b.example> domain=<b.example> hold=0/1577836800\n250 Ok\n", false },
+	{ "FUTURERELEASE of a client who may not", &hold_trusted, { EHLO, S("MAIL FROM:<a@b.example> HOLDFOR=1\r\n") },
+	    "EV HELO esmtp name=<c.example>\n250 mx.example.test\n555 Parameter not recognized or not implemented: HOLDFOR\n", false },
 	{ "FUTURERELEASE without a longest hold", &no_hold, { EHLO, S("MAIL FROM:<a@b.example> HOLDFOR=1\r\n") },
 	    "EV HELO esmtp name=<c.example>\n250 mx.example.test\n555 Parameter not recognized or not implemented: HOLDFOR\n", false },
 	{ "MT-PRIORITY of a client that may not ask for more", &priority,
@@ -138,8 +141,8 @@ static void test_names(void **state)
 	assert_int_equal(smtp_extensions_parse(STR(SMTP_EXT_NAMES), &all, &unknown), 0);
 	assert_int_equal(smtp_extensions_parse(STR(SMTP_EXT_DEFAULT_NAMES), &usual, &unknown), 0);
 	assert_int_equal(usual & ~all, 0);
-	/* not before they are carried out downstream, and no names of users for strangers */
-	assert_int_equal(usual & (SMTP_EXT_REQUIRETLS | SMTP_EXT_DELIVERBY | SMTP_EXT_FUTURERELEASE | SMTP_EXT_MT_PRIORITY | SMTP_EXT_EXPN), 0);
+	/* no names of users for strangers */
+	assert_int_equal(usual, all & ~SMTP_EXT_EXPN);
 	while (str_word(&rest, " ", &word))
 		n++;
 	assert_int_equal(n, smtp_extensions_n);
