@@ -171,6 +171,11 @@ int pickup_wait(const struct pickup *p, int64_t now);
 /* ---- spawner.c */
 int spawner_run(const struct boot *b, struct buf *blob, struct table *t);
 
+/* ---- limits.c */
+/* In the reactor, before it gives root up: RLIMIT_NOFILE for the MAX_CONNECTIONS of all listeners, as far as is allowed (a warning
+ * tells when that is not far enough); no core files. */
+void limits_raise(const struct config *c);
+
 /* ---- reactor.c: never returns to the spawner's code; exit status */
 int reactor_main(const struct boot *b, struct str blob, const struct table *t, int channel);
 
