@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""spf_pyspf.py PEPSI-VECTORS [CASES [SEED]]: generates SPF records with their zones, asks pyspf (offline: its look-ups are answered from the
+"""spf_differential.py PEPSI-VECTORS [CASES [SEED]]: generates SPF records with their zones, asks pyspf (offline: its look-ups are answered from the
 same zone), writes results and explanations down as a suite of the form topic_spf.c reads, and has pepsi-vectors compare them. Skips (77)
 with a line when pyspf is not there. Kept out of the records is what pyspf does otherwise than RFC 7208 says: it counts addresses of MX
 names as void look-ups, counts a redirect that is not followed, does not count %{p}, shortens long names by one label only, refuses more
 than ten MX names even if one of the first ten matches, looks all of them up before it compares, takes a PTR look-up that fails for a
 temperror, refuses a record that includes itself before it comes to that, lets %{d0} pass, and has no "postmaster" in %{S}."""
 import json
-import os
 import random
 import subprocess
 import sys
@@ -15,10 +14,6 @@ import tempfile
 try:
     import spf
 except ImportError:
-    for other in ("/usr/bin/python3", "/usr/local/bin/python3"):
-        if os.access(other, os.X_OK) and os.path.realpath(other) != os.path.realpath(sys.executable) and \
-                not subprocess.call([other, "-c", "import spf"], stderr=subprocess.DEVNULL):
-            os.execv(other, [other] + sys.argv)
     print("skipped: no pyspf (python3-spf)")
     sys.exit(77)
 
