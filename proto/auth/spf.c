@@ -58,8 +58,6 @@ static const char *subject(struct spf_run *r)
 		return "the client has no IP address";
 	address_values(r);
 	c->by_helo = c->identity == SPF_HELO || !c->sender.n;
-	if (c->helo.n > SPF_VALUE_MAX || c->sender.n > SPF_VALUE_MAX)
-		return "the sender or the HELO name is too long";
 	struct str sender = c->by_helo ? c->helo : c->sender, local = STR("postmaster"), domain = sender;
 	for (size_t i = sender.n; !c->by_helo && i-- > 0;) {
 		if (sender.p[i] != '@')
@@ -68,6 +66,8 @@ static const char *subject(struct spf_run *r)
 		domain = str_skip(sender, i + 1);
 		break;
 	}
+	/* what is too long for SMTP must not evade the check: it only means nothing in macros */
+	local.n = local.n > SPF_LOCAL_MAX ? SPF_LOCAL_MAX : local.n;
 	if (domain.n && domain.p[0] == '[')
 		return "an address literal has no SPF record";
 	if (dns_name_fold(domain, c->domain) < 0) {
@@ -79,9 +79,9 @@ static const char *subject(struct spf_run *r)
 	snprintf(r->domain_as_given, sizeof r->domain_as_given, "%.*s", STR_ARG(str_is_ascii(domain) ? domain : str_from(c->domain)));
 	snprintf(r->sender, sizeof r->sender, "%.*s@%s", STR_ARG(local), r->domain_as_given);
 	r->values.s = str_from(r->sender);
-	r->values.l = str_n(r->sender, local.n < strlen(r->sender) ? local.n : strlen(r->sender));
+	r->values.l = str_n(r->sender, strlen(r->sender) - strlen(r->domain_as_given) - 1);
 	r->values.o = str_from(r->domain_as_given);
-	r->values.h = c->helo;
+	r->values.h = c->helo.n && c->helo.n <= DNS_NAME_MAX + 2 ? c->helo : STR("unknown");
 	r->values.r = c->receiver.n ? c->receiver : STR("unknown");
 	snprintf(r->now, sizeof r->now, "%lld", (long long)c->now);
 	r->values.t = str_from(r->now);

@@ -19,7 +19,8 @@ enum {
 	SPF_VOIDS_MAX = 2,         /* terms whose question has no answer */
 	SPF_NAMES_MAX = 10,        /* of an mx term, of the PTR set */
 	SPF_RECORD_MAX = 8192,     /* a longer record is a permerror: §3.4 wants 450 octets */
-	SPF_VALUE_MAX = 512,       /* sender and HELO; longer ones are not checked */
+	SPF_LOCAL_MAX = 256,       /* octets of a local part that macros see: SMTP has 64 */
+	SPF_VALUE_MAX = SPF_LOCAL_MAX + 1 + DNS_NAME_MAX, /* octets of any value of a macro; no more are seen */
 	SPF_EXPLANATION_MAX = 400, /* octets kept of an explanation: it must fit a line of a reply */
 	SPF_TERM_MAX = 128,        /* octets kept of the term that decided, for people */
 };

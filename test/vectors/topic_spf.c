@@ -258,6 +258,12 @@ static bool record_has(const struct zone *z, struct str what)
 /* Where a suite is at odds with RFC 7208: its expectation must be what follows from that one difference, or it is a failure. */
 static const char *argue(struct json_object *one, const struct spf_check *c, const struct zone *zone)
 {
+	static const enum spf_result all[] = { SPF_NONE, SPF_NEUTRAL, SPF_PASS, SPF_FAIL, SPF_SOFTFAIL, SPF_TEMPERROR, SPF_PERMERROR };
+	bool known = false;
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+		known |= is_any(one, spf_result_name(all[i]));
+	if (!known)
+		return "RFC 7208 §2.6: no result of SPF, but of a library's linting mode";
 	struct zone other = *zone;
 	struct spf_check more = *c;
 	more.voids_max = SPF_TERMS_MAX;

@@ -240,6 +240,15 @@ static void test_identities(void **state)
 	c.helo = STR("");
 	run(&c, answer, zone);
 	assert_int_equal(c.result, SPF_NONE);
+	char longer[1000]; /* what SMTP does not allow must not evade the check */
+	memset(longer, 'x', sizeof longer);
+	memcpy(longer + sizeof longer - 12, "@incnone.org", 12);
+	c.helo = c.sender = str_n(longer, sizeof longer);
+	run(&c, answer, zone);
+	assert_int_equal(c.result, SPF_PERMERROR);
+	c.sender = STR("x");
+	run(&c, answer, zone);
+	assert_int_equal(c.result, SPF_NONE);
 	c.ip_n = 0;
 	run(&c, answer, zone);
 	assert_int_equal(c.result, SPF_NONE);
