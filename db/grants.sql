@@ -16,6 +16,7 @@ INSERT INTO pepsi_grant VALUES
     ('pepsi', 'f', '*', 'EXECUTE'),
     ('pepsi-ingress', 's', 'workqueue_id_seq', 'USAGE'),
     ('pepsi-ingress', 'f', 'workqueue_add', 'EXECUTE'),
+    ('pepsi-ingress', 'f', 'workqueue_add_once', 'EXECUTE'),
     ('pepsi-ingress', 'f', 'workqueue_body_piece', 'EXECUTE'),
     ('pepsi-ingress', 'f', 'account_use_put', 'EXECUTE'),
     ('pepsi-ingress', 'f', 'account_use_get', 'EXECUTE'),

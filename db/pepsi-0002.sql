@@ -57,3 +57,11 @@ CREATE TABLE pepsi.greylist (
     expires_at timestamptz NOT NULL
 );
 CREATE INDEX greylist_expires_at ON pepsi.greylist (expires_at);
+
+-- Local submissions that were taken, by the key their sender made for them ("uid:" and 32 hexadecimal digits): what comes again with the
+-- same key, because the answer was lost or a drop file was still there, makes no second message. Kept for a week.
+CREATE TABLE pepsi.submission (
+    token    text PRIMARY KEY CHECK (octet_length(token) BETWEEN 1 AND 64),
+    taken_at timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX submission_taken_at ON pepsi.submission (taken_at);

@@ -500,7 +500,22 @@ BEGIN
     RETURN p_id;
 END $$;
 
--- The same for a batch, as parallel arrays: one statement per table instead of one per message. The recipients of all are
+-- One message that may come again: made once for each p_once, whatever became of it since. NULL: it was taken before, nothing was made
+-- (a body that came in pieces is swept like any that no row refers to). Forgets a few of the keys that are a week old.
+CREATE FUNCTION pepsi.workqueue_add_once(p_once text, p_id bigint, p_stage text, p_running boolean, p_received_at timestamptz,
+    p_mail_from text, p_rcpt_to text[], p_state jsonb, p_headers bytea, p_body bytea) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    DELETE FROM pepsi.submission WHERE token IN (SELECT s.token FROM pepsi.submission s
+        WHERE s.taken_at < now() - interval '7 days' ORDER BY s.taken_at LIMIT 10 FOR UPDATE SKIP LOCKED);
+    INSERT INTO pepsi.submission (token) VALUES (p_once) ON CONFLICT DO NOTHING;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    RETURN pepsi.workqueue_add(p_id, p_stage, p_running, p_received_at, p_mail_from, p_rcpt_to, p_state, p_headers, p_body);
+END $$;
+
+-- Many messages (workqueue_add() of one above) as parallel arrays: one statement per table instead of one per message. The recipients of all are
 -- in p_rcpts; those of message i are p_rcpts[p_rcpt_lo[i]:p_rcpt_hi[i]].
 CREATE FUNCTION pepsi.workqueue_add(p_id bigint[], p_stage text[], p_running boolean[], p_received_at timestamptz[],
     p_mail_from text[], p_rcpts text[], p_rcpt_lo integer[], p_rcpt_hi integer[], p_state text[], p_headers bytea[],

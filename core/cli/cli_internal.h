@@ -63,6 +63,7 @@ int64_t cli_json_int(struct json_object *o, const char *key);
 void cli_json_print(struct json_object *o);
 
 int tool_status(struct cli *c);
+int tool_sendmail(struct cli *c);
 int tool_queue_list(struct cli *c);
 int tool_queue_show(struct cli *c);
 int tool_queue_cat(struct cli *c);

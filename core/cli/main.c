@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "cli/cli.h"
 #include "cli_internal.h"
+#include "tool_sendmail.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -19,6 +20,7 @@ const struct cli_tool cli_tools[] = {
 	    "[ID ...]", "make paused and failed messages run now" },
 	{ "queue", "set-stage", CLI_FILTER | CLI_BIT(CLI_LIMIT) | CLI_BIT(CLI_ALL), 1, CLI_POSITIONAL_MAX,
 	    tool_queue_set_stage, "STAGE [ID ...]", "move messages to another stage" },
+	{ "sendmail", NULL, 0, 0, CLI_POSITIONAL_MAX, tool_sendmail, "[FLAGS] [ADDRESS ...]", "send a message, with the flags of sendmail(8); also mailq, newaliases" },
 	{ "config", "check", 0, 0, 0, tool_config_check, "", "check the configuration and report every fault" },
 	{ "config", "show", CLI_BIT(CLI_RUNNING), 0, 0, tool_config_show, "", "show what is configured; secrets masked" },
 	{ "worker", NULL, 0, 1, 1, tool_worker, "STAGE", "run one worker by hand: ids on standard input" },
@@ -190,6 +192,9 @@ static int run(struct cli *c, int argc, char **argv)
 int cli_main(int argc, char **argv)
 {
 	struct cli c = { .fd = -1 };
+	int skip;
+	if (sendmail_is_called(argc, argv, &skip)) /* flags and exit codes of its own */
+		return tool_sendmail_main(argc - skip, argv + skip);
 	int rc = run(&c, argc, argv);
 	cli_client_close(&c);
 	free(c.args.pos);

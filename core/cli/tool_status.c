@@ -160,7 +160,8 @@ static void print_status(struct json_object *o)
 	static const char *const queue_keys[] = { "total", "pending", "running", "paused", "failed", "timeout" };
 	static const char *const ended_keys[] = { "accepted", "delivered", "bounced", "discarded" };
 	static const char *const smtp_keys[] = { "sessions", "connections", "accepted", "rejected" };
-	struct json_object *queue = NULL, *db = NULL, *stages = NULL, *ingress = NULL, *dns = NULL;
+	static const char *const local_keys[] = { "accepted", "repeats" };
+	struct json_object *queue = NULL, *db = NULL, *stages = NULL, *ingress = NULL, *dns = NULL, *local = NULL;
 	char up[64];
 	cli_text_duration(up, sizeof up, cli_json_int(o, "uptime_s"));
 	fputs("pepsi ", stdout);
@@ -178,6 +179,9 @@ static void print_status(struct json_object *o)
 	print_counts("messages", o, ended_keys, sizeof ended_keys / sizeof *ended_keys);
 	if (json_object_object_get_ex(o, "ingress", &ingress) && json_object_is_type(ingress, json_type_object)) {
 		print_counts("smtp", ingress, smtp_keys, sizeof smtp_keys / sizeof *smtp_keys);
+		if (json_object_object_get_ex(ingress, "local", &local) && json_object_is_type(local, json_type_object) &&
+		    (cli_json_int(local, "accepted") || cli_json_int(local, "repeats")))
+			print_counts("local", local, local_keys, 2);
 		print_signin(ingress);
 		print_before(ingress);
 		print_abuse(ingress);

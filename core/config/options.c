@@ -63,9 +63,10 @@ static const struct pepsi_option listener[] = {
 	    "systemd passes under that name"),
 	CHOICE("SOCKET_MODE", 0, "0666", "0600 0660 0666", "permissions of the unix sockets in BIND; 0666: who may enter the folder may connect"),
 	STRING("SOCKET_GROUP", 0, NULL, "group of the unix sockets in BIND; default: that of the process that makes them"),
-	CHOICE("PROTOCOL", 0, "smtp", "smtp submission submissions lmtp",
+	CHOICE("PROTOCOL", 0, "smtp", "smtp submission submissions lmtp local",
 	    "smtp: mail from other servers; submission: mail from users, who sign in inside STARTTLS (RFC 6409); submissions: the same "
-	    "with TLS from the first octet (RFC 8314); lmtp: mail from our own servers, one answer for each recipient (RFC 2033)"),
+	    "with TLS from the first octet (RFC 8314); lmtp: mail from our own servers, one answer for each recipient (RFC 2033); "
+	    "local: mail from users of this machine by a unix socket; the kernel says who they are (pepsi-sendmail)"),
 	PATH("TLS_CERT", SCHEMA_F_REPEAT, NULL, "certificate chain, PEM, the server's first; with TLS_KEY, STARTTLS is offered. Several pairs: the "
 	    "one whose names have what the client asks for (SNI), else the first"),
 	PATH("TLS_KEY", SCHEMA_F_REPEAT, NULL, "private key of the TLS_CERT above it, PEM, without passphrase"),
@@ -143,6 +144,8 @@ static const struct pepsi_option listener[] = {
 	    "proxies (networks, or unix) whose connections begin with a PROXY header, version 1 or 2, which says who the client is; from nobody "
 	    "else is one taken, and from these nothing but one"),
 	LIST("XCLIENT_FROM", SCHEMA_F_NETWORKS, NULL, NULL, "networks, or unix, whose clients may say by XCLIENT for whom they speak"),
+	LIST("TRUSTED_USERS", 0, NULL, NULL, "PROTOCOL local: accounts (and root) that may name any envelope sender; others only the null sender and "
+	    "NAME@HOSTNAME or a local domain, else 553. Default: everybody may. Who sent is recorded either way"),
 	LIST("BEFORE_ACCEPT", 0, NULL, NULL,
 	    "stages that see each message of this listener before it is accepted, in this order; what they decide is the reply: pepsi-stage(7)"),
 	DURATION("BEFORE_ACCEPT_TIMEOUT", 0, "30 s", 1, 5 * MINUTE, "time for all stages of BEFORE_ACCEPT together; clients wait 10 min (RFC 5321 4.5.3.2.6)"),
@@ -177,6 +180,14 @@ static const struct pepsi_option pepsi_ingress[] = {
 	INT("GREYLIST_AUTO", 0, "5", 0, 1000, "a network of which so many came again waits no more; 0: each sender and recipient does"),
 	INT("QUEUE_MAX_ROWS", 0, "0", 0, INT64_C(1) << 40, "messages in the queue at which new ones get 452; 0: no limit"),
 	SIZE("MIN_FREE_SPACE", 0, "64 MiB", 0, INT64_C(1) << 50, "free space of SPOOL_DIR below which mail gets 452; 0: not looked at"),
+};
+
+static const struct pepsi_option pepsi_sendmail[] = {
+	BOOL("LISTENER", 0, "YES", "take mail from users of this machine by STATE_DIR/submit/socket, as if there were a [listener-sendmail] with PROTOCOL = "
+	    "local; such a section, with or without BIND, sets its limits"),
+	BOOL("DROP", 0, "YES", "let users leave messages in STATE_DIR/submit/drop while pepsid does not answer; they are taken from there as soon as it does"),
+	INT("DROP_ROUND", 0, "1000", 1, 100000, "messages of one user that are taken from there before others' turn comes"),
+	INT("DROP_KEEP_BAD", 0, "100", 0, 100000, "files there that are no messages are kept in STATE_DIR/submit/bad, so many at most; more are removed"),
 };
 
 static const struct pepsi_option domain[] = {
@@ -293,6 +304,7 @@ static const struct schema_section sections[] = {
 	{ "listener-*", listener, COUNT(listener), "One listener each; the name behind the dash is free and is recorded with each message.", 0 },
 	{ "domain-*", domain, COUNT(domain), "One of LOCAL_DOMAINS each, or a pattern of them: [domain-example.org], [domain-*.example.org].", 0 },
 	{ "pepsi-ingress", pepsi_ingress, COUNT(pepsi_ingress), "Reception.", 0 },
+	{ "pepsi-sendmail", pepsi_sendmail, COUNT(pepsi_sendmail), "Mail from users of this machine, by pepsi-sendmail.", 0 },
 	{ "pepsi-dispatch", pepsi_dispatch, COUNT(pepsi_dispatch), "Distribution of work to stages.", 0 },
 	{ "pepsi-signin", pepsi_signin, COUNT(pepsi_signin), "Who may sign in to send mail, and how much. The accounts themselves: pepsi-account(1).", 0 },
 	{ "pepsi-httpd", pepsi_httpd, COUNT(pepsi_httpd), "Health and metrics over HTTP.", 0 },

@@ -8,6 +8,7 @@
 #include "config/schema.h"
 #include "ingress/ingress.h"
 #include "store/migrate.h"
+#include "submit/submit.h"
 #include "worker/worker.h"
 
 #include <errno.h>
@@ -113,6 +114,20 @@ static void absolute_state_dir(struct config *c, const char *from_option)
 	free(dir);
 }
 
+/* [listener-sendmail] is there unless it is switched off; what the file says of it stands. */
+static void local_listener(struct config *c)
+{
+	static const char section[] = "listener-sendmail";
+	char rcpts[24];
+	snprintf(rcpts, sizeof rcpts, "%d", SUBMIT_RCPTS_MAX);
+	if (!config_int(c, "pepsi-sendmail", "LISTENER"))
+		return;
+	const char *defaults[][2] = { { "BIND", "unix:$STATE_DIR/" SUBMIT_SOCKET }, { "PROTOCOL", "local" }, { "MAX_RECIPIENTS", rcpts } };
+	for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++)
+		if (!config_get(c, section, defaults[i][0]))
+			config_set(c, section, defaults[i][0], defaults[i][1]);
+}
+
 static int put_all(int fd, const void *p, size_t n)
 {
 	for (const char *at = p; n;) {
@@ -141,6 +156,7 @@ static int configure_child(const struct boot *b, int fd)
 	if (!c)
 		return 1;
 	absolute_state_dir(c, b->state_dir);
+	local_listener(c);
 	m.c = c;
 	schema_check(c, describe, &m, faults);
 	validate_stages(c, &m, faults);
@@ -295,6 +311,8 @@ int boot_state_dir(const struct table *t)
 	if (make_dir(t->state_dir, 0755, top) || check_reach(t->state_dir, &t->cluster) || check_reach(t->state_dir, &t->reactor))
 		return -1;
 	if (t->embedded && make_dir(path, 0700, &t->cluster))
+		return -1;
+	if (pickup_folders(t, top))
 		return -1;
 	snprintf(path, sizeof path, "%s/run", t->state_dir);
 	if (make_dir(path, 0755, &t->cluster))

@@ -8,6 +8,7 @@
  *   grant.c     what a reload needs root for: new sockets, renewed keys
  *   reactor.c   wires ingress, dispatcher and admin to one event loop
  *   signin.c    the admin child beside the reactor
+ *   pickup.c    the drop folder of local submission, taken message by message
  *   channel.c   the messages between spawner and reactor */
 #ifndef PEPSI_DAEMON_INTERNAL_H
 #define PEPSI_DAEMON_INTERNAL_H
@@ -80,7 +81,7 @@ struct table_stage {
 };
 struct table {
 	char state_dir[PATH_MAX];
-	bool embedded;
+	bool embedded, drop;            /* drop: users may leave messages in STATE/submit/drop */
 	unsigned max_connections;       /* of the private cluster */
 	struct account reactor, cluster;
 	struct account signin, pam_account; /* of the admin child, and of the process that asks PAM for it */
@@ -145,8 +146,35 @@ int signin_spawn(struct signin_child *s, const struct boot *b, struct str blob, 
 /* It was waited for. wanted: we ended it. Else s->at is set. */
 void signin_died(struct signin_child *s, int status, bool wanted);
 
+/* ---- pickup.c */
+/* STATE/submit and what is in it, with owners and modes. 0, or -1 (logged). */
+int pickup_folders(const struct table *t, const struct account *owner);
+/* An inotify descriptor that becomes readable when a message was dropped; -1 (logged): there is only the clock. */
+int pickup_watch(const struct table *t);
+enum { PICKUP_NONE = 0, PICKUP_LEFT = 75 };
+/* Forks the child that takes what lies in the drop folder. Its exit status: PICKUP_NONE: nothing is left; else some is. */
+pid_t pickup_spawn(const struct boot *b, struct str blob, const struct table *t);
+/* When and how the spawner runs it. */
+struct pickup {
+	pid_t pid;
+	int watch;             /* -1: none */
+	int64_t at, pause_us;  /* at: when to run next; 0: not wanted */
+	bool again;            /* something came while it runs */
+};
+void pickup_begin(struct pickup *p, const struct table *t);
+/* The watch is readable. */
+void pickup_event(struct pickup *p);
+void pickup_ended(struct pickup *p, int status);
+/* How long the spawner may sleep for its sake, in milliseconds; -1: for ever. */
+int pickup_wait(const struct pickup *p, int64_t now);
+
 /* ---- spawner.c */
 int spawner_run(const struct boot *b, struct buf *blob, struct table *t);
+
+/* ---- limits.c */
+/* In the reactor, before it gives root up: RLIMIT_NOFILE for the MAX_CONNECTIONS of all listeners, as far as is allowed (a warning
+ * tells when that is not far enough); no core files. */
+void limits_raise(const struct config *c);
 
 /* ---- reactor.c: never returns to the spawner's code; exit status */
 int reactor_main(const struct boot *b, struct str blob, const struct table *t, int channel);

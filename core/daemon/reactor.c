@@ -19,7 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/queue.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 enum {
@@ -521,17 +520,6 @@ static void on_rotate(evutil_socket_t fd, short what, void *arg)
 	store_body_rotate(r->db[DB_VIEWS], rotated, r);
 }
 
-static void limits(void)
-{
-	struct rlimit rl;
-	if (getrlimit(RLIMIT_NOFILE, &rl) == 0) {
-		rl.rlim_cur = rl.rlim_max;
-		setrlimit(RLIMIT_NOFILE, &rl);
-	}
-	rl = (struct rlimit){ 0, 0 };
-	setrlimit(RLIMIT_CORE, &rl); /* memory may hold keys and mail */
-}
-
 static int bind_all(struct reactor *r)
 {
 	struct config_faults *faults = config_faults_new();
@@ -617,10 +605,10 @@ int reactor_main(const struct boot *b, struct str blob, const struct table *t, i
 
 	log_setup((enum log_level)b->log_level, "reactor");
 	r = (struct reactor){ .table = t, .channel = channel, .inherited = &b->inherited };
-	limits();
 	r.config = config_thaw(blob);
 	if (!r.config)
 		return 1;
+	limits_raise(r.config);
 	if (bind_all(&r))
 		return EXIT_CONFIG_REFUSED;
 	inherited_close(r.inherited); /* what is listened on, the ingress has by descriptors of its own */

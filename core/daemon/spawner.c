@@ -52,6 +52,7 @@ struct spawner {
 	int64_t deaths[REACTOR_DEATHS];
 	unsigned n_deaths, postgres_tries;
 	struct signin_child signin;
+	struct pickup pickup;
 	bool signin_ended;     /* by us */
 	int status;
 };
@@ -305,6 +306,7 @@ static void reactor_message(struct spawner *s, const struct channel_msg *m)
 	case CH_READY:
 		if (!s->ready)
 			log_info(NULL, "event=ready");
+		pickup_event(&s->pickup); /* what was left while nobody was here */
 		s->ready = true;
 		notify_manager("READY=1");
 		break;
@@ -409,6 +411,8 @@ static void child_exited(struct spawner *s, pid_t pid, int status)
 		if (s->signin_ended && s->reactor)
 			s->signin.at = 1;
 		s->signin_ended = false;
+	} else if (pid == s->pickup.pid) {
+		pickup_ended(&s->pickup, status);
 	} else {
 		for (size_t i = 0; i < s->n_workers; i++)
 			if (s->workers[i] == pid) {
@@ -463,6 +467,8 @@ static void start_due(struct spawner *s, int64_t now)
 		s->schema = boot_schema(s->t, &s->paths, buf_str(s->blob));
 	if (!s->reactor && s->reactor_at && s->reactor_at <= now)
 		start_reactor(s);
+	if (s->reactor && s->ready && !s->pickup.pid && due(&s->pickup.at, now))
+		s->pickup.pid = pickup_spawn(s->boot, buf_str(s->blob), s->t);
 	if (s->reactor && !s->signin.pid && due(&s->signin.at, now))
 		start_signin(s);
 }
@@ -479,9 +485,11 @@ static bool stop_step(struct spawner *s, int64_t now)
 		kill(s->prepare, SIGKILL);
 	if (s->schema)
 		kill(s->schema, SIGKILL);
+	if (s->pickup.pid > 0)
+		kill(s->pickup.pid, SIGKILL); /* what it was about is taken up again, once */
 	kill_workers(s);
 	end_signin(s);
-	if (s->n_workers || s->schema || s->prepare || s->signin.pid)
+	if (s->n_workers || s->schema || s->prepare || s->signin.pid || s->pickup.pid > 0)
 		return false;
 	if (s->postgres) {
 		if (!s->cluster_stopping) {
@@ -540,6 +548,7 @@ int spawner_run(const struct boot *b, struct buf *blob, struct table *t)
 			       "contrib/accounts makes them\"", t->reactor.name, t->cluster.name);
 	if (boot_state_dir(t) || take_lock(&s))
 		return 1;
+	pickup_begin(&s.pickup, t);
 	if (config_locate_note(b->config_path, t->state_dir))
 		log_warn(NULL, "event=no-note reason=%s hint=\"the tools find this pepsid with --state only\"", log_qz(strerror(errno)));
 
@@ -568,14 +577,17 @@ int spawner_run(const struct boot *b, struct buf *blob, struct table *t)
 
 	for (;;) {
 		int64_t now = clock_mono_us();
-		struct pollfd p[2] = { { .fd = s.signals, .events = POLLIN }, { .fd = s.channel, .events = POLLIN } };
+		struct pollfd p[3] = { { .fd = s.signals, .events = POLLIN }, { .fd = s.channel, .events = POLLIN },
+			{ .fd = s.pickup.watch, .events = POLLIN } };
 		start_due(&s, now);
 		if (s.stopping && stop_step(&s, now))
 			break;
 		bool timed = s.stopping || s.reactor_at || s.postgres_at || s.schema_at || s.signin.at;
 		p[1].fd = s.channel;
-		if (poll(p, 2, timed ? 50 : -1) < 0 && errno != EINTR)
+		if (poll(p, 3, timed ? 50 : pickup_wait(&s.pickup, now)) < 0 && errno != EINTR)
 			break;
+		if (p[2].revents)
+			pickup_event(&s.pickup);
 		if (p[0].revents)
 			on_signals(&s);
 		struct channel_msg m;

@@ -62,6 +62,7 @@ int table_make(struct table *t, const struct config *c, struct config_faults *fa
 	}
 	free(dir);
 	t->embedded = !pg || !*pg;
+	t->drop = config_int(c, "pepsi-sendmail", "DROP");
 	bad |= choose(&t->cluster, c, "pepsi", "USER", "pepsi", NULL, faults);
 	bad |= choose(&t->reactor, c, "pepsi", "REACTOR_USER", "pepsi-reactor", &t->cluster, faults);
 	bad |= choose(&t->signin, c, "pepsi-signin", "USER", "pepsi-config", &t->cluster, faults);

@@ -173,7 +173,7 @@ static void settle(struct admit *a, struct batch *b)
 	a->stats.rows_le[bucket(b->n, 1)]++;
 	a->stats.time_le[bucket((uint64_t)(us > 0 ? us : 0), 500)]++;
 	for (size_t i = 0; i < b->n; i++)
-		a->stats.failed_rows += b->rcs[i] != STORE_OK;
+		a->stats.failed_rows += b->rcs[i] != STORE_OK && b->rcs[i] != STORE_REPEAT;
 	unmap(b);
 	run(a);
 	a->done(a->arg, b->msgs, b->rcs, b->n);
@@ -211,7 +211,8 @@ static int prepare(struct admit *a, struct message *m)
 	m->reserved = false;
 	if (message_compose(m, clock_wall_us()))
 		return -1;
-	if (!message_held(m) && message_item(m, &item)) {
+	/* what may have been taken before is no worker's until the database has said so */
+	if (!m->once.n && !message_held(m) && message_item(m, &item)) {
 		m->reserved_octets = message_octets(m);
 		m->reserved = a->sink.reserve(a->sink.arg, message_stage(m), m->sender_key, m->reserved_octets);
 	}

@@ -294,13 +294,15 @@ static void answer(struct session *s, const struct message *m, enum store_rc rc)
 {
 	struct smtp_reply r = { 451, "4.3.0", "Mail cannot be stored at the moment; try again later" };
 	char text[64];
-	if (rc == STORE_OK) {
+	if (rc == STORE_REPEAT) {
+		r = (struct smtp_reply){ 250, "2.0.0", "Ok: taken before" };
+	} else if (rc == STORE_OK) {
 		snprintf(text, sizeof text, "Ok: queued as %lld", (long long)m->id);
 		r = (struct smtp_reply){ 250, "2.0.0", text };
 	} else if (rc == STORE_FULL) {
 		r = (struct smtp_reply){ 452, "4.3.1", "Insufficient storage; try again later" };
 	}
-	if (rc == STORE_OK)
+	if (rc == STORE_OK || rc == STORE_REPEAT)
 		smtp_server_accept(s->engine, &r);
 	else
 		smtp_server_reject(s->engine, &r);
@@ -308,6 +310,9 @@ static void answer(struct session *s, const struct message *m, enum store_rc rc)
 
 static void log_outcome(struct ingress *in, const struct session *s, const struct message *m, enum store_rc rc)
 {
+	char user[32] = "";
+	if (s->user_known)
+		snprintf(user, sizeof user, " uid=%u", (unsigned)s->uid);
 	char held[32] = "";
 	if (rc == STORE_OK) {
 		if (message_held(m)) {
@@ -316,12 +321,16 @@ static void log_outcome(struct ingress *in, const struct session *s, const struc
 		}
 		if (log_max() >= LOG_LV_INFO)
 			log_info(NULL,
-			    "id=%lld event=accepted session=%llu listener=%s client=%s helo=%s from=%s "
+			    "id=%lld event=accepted session=%llu listener=%s client=%s%s helo=%s from=%s "
 			    "rcpts=%zu size=%llu%s%s%s%s",
-			    (long long)m->id, (unsigned long long)s->id, s->terms->name, s->peer.text,
+			    (long long)m->id, (unsigned long long)s->id, s->terms->name, s->peer.text, user,
 			    log_q(buf_str(&s->helo)), log_q(m->mail_from), m->n_rcpts,
 			    (unsigned long long)m->spool.size, m->chunked ? " chunked=1" : "",
 			    m->body == SMTP_BODY_BINARYMIME ? " body=BINARYMIME" : "", held, s->conn ? "" : " client_gone=1");
+		return;
+	}
+	if (rc == STORE_REPEAT) {
+		log_info(&s->log, "event=repeat once=%s from=%s rcpts=%zu", log_q(m->once), log_q(m->mail_from), m->n_rcpts);
 		return;
 	}
 	ingress_refused(in, s, rc == STORE_AWAY ? REFUSED_DATABASE : rc == STORE_FULL ? REFUSED_MEMORY : REFUSED_ROW,
@@ -357,9 +366,11 @@ void ingress_admitted(void *arg, struct message *const *msgs, const enum store_r
 		if (rcs[i] == STORE_OK && s) {
 			in->accepted++;
 			in->octets += msgs[i]->spool.size;
+			in->local_accepted += s->user_known;
 			if (!s->exempt && s->terms->abuse.banner_delay_us)
 				limits_good(in->limits, &s->peer);
 		}
+		in->local_repeats += rcs[i] == STORE_REPEAT;
 		if (s && s->conn) {
 			answer(s, msgs[i], rcs[i]);
 			session_flush(s);

@@ -132,7 +132,7 @@ struct ingress {
 	/* counters since start */
 	uint64_t iprev[IPREV_PERMERROR + 1];
 	uint64_t connections, accepted, octets, rejected[REFUSED_N], timeouts, tls, tls_failed, tls_resumed, orphans,
-	    proxied_total, used[USED_N], held_for_sender;
+	    proxied_total, used[USED_N], held_for_sender, local_accepted, local_repeats;
 };
 
 /* ingress_start() with any database behind it. */

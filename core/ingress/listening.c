@@ -70,6 +70,10 @@ void listening_admit(struct listening *l, int fd, const struct net_addr *peer, c
 	bool relay = config_networks_has(l->terms->relay, peer->text);
 	bool exempt = abuse_exempt(l, peer, relay);
 	const struct abuse_terms *t = &l->terms->abuse;
+	if (l->terms->user_known && peer->family != AF_UNIX) {
+		turn_away(l, fd, peer, REFUSED_RELAY, "554 5.7.1", "This is for users of this machine");
+		return;
+	}
 	if (!may_come(l, peer, relay)) {
 		turn_away(l, fd, peer, REFUSED_RELAY, "554 5.7.1", "LMTP is for our own servers");
 		return;
@@ -185,6 +189,12 @@ static void open_one(void *arg, const struct ingress_bind *b)
 	const struct config_value *at = config_get(o->c, o->section, "BIND");
 	int fd[SOCKETS_PER_WORD];
 	char err[256] = "out of memory";
+	if (o->terms->user_known && b->at.kind == CONFIG_BIND_TCP) {
+		config_fault_add(o->faults, at ? at->file : "", at ? at->line : 0, false,
+		    "[%s] BIND: %.*s: PROTOCOL = local is for unix sockets: who sends is asked of the kernel", o->section, STR_ARG(b->word));
+		o->n++;
+		return;
+	}
 	if (take_over(o, b))
 		return;
 	int n = o->supply->sockets(o->supply->arg, b, fd, SOCKETS_PER_WORD, err, sizeof err);
@@ -218,7 +228,7 @@ void listening_open(struct ingress *in, const struct config *c, const char *sect
 
 int listening_start(struct listening *l)
 {
-	static const char *const names[] = { "smtp", "submission", "submissions", "lmtp" };
+	static const char *const names[] = { "smtp", "submission", "submissions", "lmtp", "local" };
 	l->listener = net_listener_new(l->in->base, l->fd, on_accept, l);
 	if (!l->listener)
 		return -1;

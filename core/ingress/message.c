@@ -88,7 +88,10 @@ static void put_wishes(struct buf *out, const struct smtp_transaction *tx)
 
 int message_take(struct message *m, const struct smtp_transaction *tx)
 {
-	size_t n = tx->mail_from.n;
+	char user[32] = "";
+	if (m->session && m->session->user_known && tx->once.n) /* users cannot meet each other's keys */
+		snprintf(user, sizeof user, "%u:", (unsigned)m->session->uid);
+	size_t n = tx->mail_from.n + strlen(user) + tx->once.n;
 	for (unsigned i = 0; i < tx->n_rcpts; i++)
 		n += tx->rcpts[i].address.n;
 	m->text = BUF_INIT(n);
@@ -105,6 +108,11 @@ int message_take(struct message *m, const struct smtp_transaction *tx)
 	for (unsigned i = 0; i < tx->n_rcpts; i++) {
 		m->rcpts[i] = str_n(m->text.p + m->text.n, tx->rcpts[i].address.n);
 		buf_adds(&m->text, tx->rcpts[i].address);
+	}
+	m->once = str_n(m->text.p + m->text.n, *user ? strlen(user) + tx->once.n : 0);
+	if (*user) {
+		buf_addz(&m->text, user);
+		buf_adds(&m->text, tx->once);
 	}
 	m->n_rcpts = tx->n_rcpts;
 	m->smtputf8 = tx->smtputf8;
@@ -200,6 +208,13 @@ static void put_state(struct buf *out, const struct message *m, const struct ses
 	json_put_member(out, "listener", str_from(s->terms->name));
 	if (s->login.n)
 		json_put_member(out, "account", buf_str(&s->login));
+	if (s->user_known) {
+		char account[32];
+		snprintf(account, sizeof account, "uid:%u", (unsigned)s->uid);
+		json_put_member(out, "account", str_from(account));
+		json_put_key(out, "uid");
+		buf_addf(out, "%u", (unsigned)s->uid);
+	}
 	if (s->tls_protocol)
 		put_tls(out, s);
 	if (s->via)
@@ -288,10 +303,12 @@ int message_compose(struct message *m, int64_t now_us)
 		return compose_own(m);
 	}
 	bool hide = s->terms->hide_client && s->login.n;
-	char id[24], tls[128] = "", with[16];
+	char id[24], tls[128] = "", with[16], user[32] = "";
 	snprintf(id, sizeof id, "%lld", (long long)m->id);
 	if (s->tls_protocol)
 		snprintf(tls, sizeof tls, "%s %s %d bits", s->tls_protocol, s->tls_cipher, s->tls_bits);
+	if (s->user_known)
+		snprintf(user, sizeof user, "userid %u", (unsigned)s->uid);
 	m->received_at = now_us;
 	m->headers = BUF_INIT(m->spool.head.n + 8192);
 	if (!m->state.n && message_state(m))
@@ -300,6 +317,7 @@ int message_compose(struct message *m, int64_t now_us)
 		.helo = hide ? str_from(s->terms->hostname) : buf_str(&s->helo),
 		.ip = !hide && net_addr_is_ip(&s->peer) ? str_from(s->peer.text) : STR_NULL,
 		.rdns = hide ? STR_NULL : buf_str(&s->rdns),
+		.user = str_from(user),
 		.protocol = protocol(s, m->smtputf8, with),
 		.tls = str_from(tls),
 		.hostname = str_from(s->terms->hostname),
@@ -311,7 +329,9 @@ int message_compose(struct message *m, int64_t now_us)
 	if (!buf_room(&m->headers, m->spool.head.n + 512) || mail_received_write(&m->headers, &r) ||
 	    submission_headers(&m->submission, buf_str(&m->spool.head), id, s->terms->hostname, now_us, &m->headers))
 		return -1;
-	if (s->login.n)
+	if (s->user_known)
+		snprintf(m->sender_key, sizeof m->sender_key, "uid:%u", (unsigned)s->uid);
+	else if (s->login.n)
 		snprintf(m->sender_key, sizeof m->sender_key, "%.*s", STR_ARG(buf_str(&s->login)));
 	else
 		net_addr_sender_key(&s->peer, m->sender_key);
@@ -336,6 +356,7 @@ void message_row(const struct message *m, struct str body, struct store_message 
 		.state = buf_str(&m->state),
 		.headers = buf_str(&m->headers),
 		.body = body,
+		.once = m->once,
 	};
 }
 

@@ -34,6 +34,7 @@ struct message {
 	const char *cap;         /* it is over this cap, of cap_limit; NULL: over none */
 	uint32_t cap_limit;
 	bool cap_tell;           /* the owner is to hear of it */
+	struct str once;         /* "uid:key" of a message that is to be made once only, or empty */
 	bool smtputf8, chunked;
 	enum smtp_body body;
 	/* made when the id is known */

@@ -3,6 +3,7 @@
 #include "ingress_internal.h"
 
 #include "base/clock.h"
+#include "local.h"
 #include "proto/mail/received.h"
 
 static void accept_usual(struct session *s)
@@ -47,6 +48,9 @@ static void on_mail(struct session *s, const struct smtp_event *ev)
 	} else if (s->terms->own_envelope && !auth_may_send_as(s, ev->tx->mail_from)) {
 		ingress_refused(in, s, REFUSED_SENDER, "at=MAIL account=%s from=%s", log_q(buf_str(&s->login)), log_q(ev->tx->mail_from));
 		reject(s, 553, "5.7.1", "This sender address is not yours");
+	} else if (!local_may_send_as(s, ev->tx->mail_from)) {
+		ingress_refused(in, s, REFUSED_SENDER, "at=MAIL uid=%u from=%s", (unsigned)s->uid, log_q(ev->tx->mail_from));
+		reject(s, 553, "5.7.1", "You may not send as this address");
 	} else if (in->draining) {
 		ingress_refused(in, s, REFUSED_DRAIN, "at=MAIL");
 		reject(s, 451, "4.3.2", "Service is stopping; try again later");

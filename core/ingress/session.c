@@ -3,6 +3,7 @@
 #include "ingress_internal.h"
 
 #include "base/clock.h"
+#include "local.h"
 
 #include <stdlib.h>
 
@@ -24,6 +25,8 @@ void session_log_context(struct session *s)
 {
 	log_ctx_set(&s->log, NULL, "session=%llu listener=%s client=%s%s%s", (unsigned long long)s->id, s->terms->name,
 	    s->peer.text, s->via ? " proxy=" : "", s->via ? s->via->addr.text : "");
+	if (s->user_known)
+		log_ctx_set(&s->log, NULL, "session=%llu listener=%s uid=%u", (unsigned long long)s->id, s->terms->name, (unsigned)s->uid);
 }
 
 void session_trust(struct session *s)
@@ -34,6 +37,8 @@ void session_trust(struct session *s)
 	/* only one's own clients and users jump the queue (RFC 6710 §5.1), or have mail stored for later (RFC 4865 §4) */
 	if (s->relay || s->login.n)
 		trust |= SMTP_TRUST_PRIORITY | SMTP_TRUST_HOLD;
+	if (s->user_known)
+		trust |= SMTP_TRUST_ONCE;
 	smtp_server_trust(s->engine, trust);
 }
 
@@ -105,6 +110,7 @@ bool session_begin(struct listening *at, int fd, const struct net_addr *peer, bo
 	s->id = ++in->next_session;
 	s->peer = *peer;
 	s->relay = relay && !(via && via->unknown);
+	local_begin(s, fd);
 	s->exempt = abuse_exempt(at, &s->peer, s->relay);
 	s->helo = BUF_INIT(1024);
 	s->login = BUF_INIT(1024);

@@ -52,6 +52,9 @@ struct session {
 	unsigned unknown;            /* recipients that do not exist */
 	int64_t postponed_us;        /* the answer under way is held back so long by us */
 	bool relay;                  /* client in RELAY_NETWORKS */
+	bool user_known;             /* a user of this machine: uid, as the kernel tells it */
+	uid_t uid;
+	int sender_ok;               /* local.c: may name any sender: 1, only own ones: -1, not looked at: 0 */
 	bool exempt;                 /* … in LIMIT_EXEMPT */
 	bool helo_told;              /* by XCLIENT: what the proxy itself says in EHLO is not the client's name */
 	struct before_job *before;   /* a stage before acceptance has the message, or NULL */

@@ -2,6 +2,8 @@
  * are what only trying shows: a certificate that cannot be read. */
 #include "settings.h"
 
+#include "local.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -188,12 +190,13 @@ static int read_tls(struct terms *t, const struct config *c, const struct ingres
 
 static void read_protocol(struct terms *t, const struct config *c)
 {
-	static const char *const names[] = { "smtp", "submission", "submissions", "lmtp" };
+	static const char *const names[] = { "smtp", "submission", "submissions", "lmtp", "local" };
 	const char *set = config_str(c, t->section, "PROTOCOL"), *auth = config_str(c, t->section, "AUTH");
-	for (unsigned i = 0; i < 4; i++)
+	for (unsigned i = 0; i < 5; i++)
 		if (set && str_ieq(str_from(set), str_from(names[i])))
 			t->protocol = (enum protocol)i;
 	t->lmtp = t->protocol == PROTOCOL_LMTP;
+	t->user_known = t->protocol == PROTOCOL_LOCAL;
 	t->implicit_tls = t->protocol == PROTOCOL_SUBMISSIONS;
 	t->need_auth = t->implicit_tls || t->protocol == PROTOCOL_SUBMISSION;
 	const char *own = config_str(c, t->section, "SENDER_OWNERSHIP");
@@ -265,6 +268,10 @@ struct terms *terms_new(const struct config *c, const char *section, const struc
 		terms_unref(t);
 		return NULL;
 	}
+	if (t->user_known && local_senders_read(t, c, faults)) {
+		terms_unref(t);
+		return NULL;
+	}
 	t->has_local = str_trim(str_from(domains)).n > 0;
 	t->command_us = config_int(c, section, "COMMAND_TIMEOUT") * INT64_C(1000000);
 	t->session_us = config_int(c, section, "SESSION_TIMEOUT") * INT64_C(1000000);
@@ -315,6 +322,7 @@ void terms_unref(struct terms *t)
 	free(t->name);
 	free(t->hostname);
 	config_domains_free(t->local);
+	local_senders_free(t->senders);
 	config_networks_free(t->relay);
 	config_networks_free(t->proxy);
 	config_networks_free(t->xclient);

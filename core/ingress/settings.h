@@ -12,7 +12,7 @@
 
 /* BEFORE_ACCEPT_FAILURE. */
 enum before_policy { BEFORE_ACCEPTS, BEFORE_TEMPFAILS, BEFORE_REJECTS };
-enum protocol { PROTOCOL_SMTP, PROTOCOL_SUBMISSION, PROTOCOL_SUBMISSIONS, PROTOCOL_LMTP };
+enum protocol { PROTOCOL_SMTP, PROTOCOL_SUBMISSION, PROTOCOL_SUBMISSIONS, PROTOCOL_LMTP, PROTOCOL_LOCAL };
 
 struct terms {
 	unsigned refs;
@@ -33,6 +33,8 @@ struct terms {
 	struct abuse_terms abuse;
 	enum protocol protocol;
 	bool lmtp;
+	bool user_known;       /* local: clients of a unix socket, whose user the kernel tells (local.c) */
+	struct local_senders *senders; /* … who may name any sender; NULL: everybody */
 	bool implicit_tls;     /* the connection begins with the handshake (RFC 8314) */
 	bool need_auth;        /* submission, submissions: nobody sends without having signed in */
 	bool own_envelope, own_header; /* SENDER_OWNERSHIP: whose addresses an account may use, checked in MAIL, in From and Sender */

@@ -60,6 +60,8 @@ void ingress_metrics(struct ingress *in, struct buf *out)
 	for (unsigned i = IPREV_PASS; i <= IPREV_PERMERROR; i++)
 		buf_addf(out, "pepsi_smtp_iprev_total{result=\"%s\"} %llu\n", iprev_result_name((enum iprev_result)i),
 		    (unsigned long long)in->iprev[i]);
+	counter(out, "smtp_local_accepted_total", "Messages of users of this machine committed (pepsi-sendmail)", in->local_accepted);
+	counter(out, "smtp_local_repeats_total", "Messages of users of this machine that had been taken before", in->local_repeats);
 	counter(out, "smtp_proxied_total", "Connections with a PROXY header", in->proxied_total);
 	certificates_metrics(in, out);
 	counter(out, "smtp_clients_gone_total", "Clients gone between their final dot and the answer", in->orphans);
@@ -102,7 +104,7 @@ void ingress_status(struct ingress *in, struct buf *out)
 	    "\"database\":%s,\"draining\":%s,\"message_memory\":%zu,\"waiting\":%u,\"in_flight\":%u,"
 	    "\"batches\":%llu,"
 	    "\"rows\":%llu,\"abuse\":{\"unknown_recipient\":%llu,\"harvest\":%llu,\"rate\":%llu,\"connections\":%llu,\"dnsbl\":%llu,\"greylist\":%llu,"
-	    "\"early_talk\":%llu,\"tarpitted\":%u,\"remembered\":%u},\"signin\":",
+	    "\"early_talk\":%llu,\"tarpitted\":%u,\"remembered\":%u},\"local\":{\"accepted\":%llu,\"repeats\":%llu},\"signin\":",
 	    (unsigned long long)in->connections, in->n_sessions, (unsigned long long)in->accepted,
 	    (unsigned long long)in->octets, (unsigned long long)rejected, (unsigned long long)in->timeouts,
 	    in->database_up ? "true" : "false", in->draining ? "true" : "false", in->house.used, a.waiting,
@@ -110,7 +112,7 @@ void ingress_status(struct ingress *in, struct buf *out)
 	    (unsigned long long)in->rejected[REFUSED_HARVEST], (unsigned long long)in->rejected[REFUSED_RATE],
 	    (unsigned long long)in->rejected[REFUSED_CONNECTIONS], (unsigned long long)in->rejected[REFUSED_DNSBL],
 	    (unsigned long long)in->rejected[REFUSED_GREYLIST], (unsigned long long)in->rejected[REFUSED_EARLY], in->tarpitted,
-	    in->limits ? limits_entries(in->limits) : 0);
+	    in->limits ? limits_entries(in->limits) : 0, (unsigned long long)in->local_accepted, (unsigned long long)in->local_repeats);
 	if (in->auth)
 		auth_status(in->auth, out);
 	else

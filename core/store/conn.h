@@ -18,6 +18,7 @@ struct store_conn;
 
 enum store_rc {
 	STORE_OK = 0,
+	STORE_REPEAT = 1,   /* admission: taken before (struct store_message once); nothing was made, and all is well */
 	STORE_AWAY = -1,    /* no connection, or it broke before the answer: whether it happened is unknown */
 	STORE_REFUSED = -2, /* the database said no (constraint, grant, bad text); not done */
 	STORE_RETRY = -3,   /* serialization failure or deadlock after all retries, or a statement's time was up; not done */

@@ -24,6 +24,7 @@ struct store_message {
 	size_t n_rcpts;
 	struct str state;      /* JSON object */
 	struct str headers, body;
+	struct str once;       /* "": none. Else: STORE_REPEAT when a message with this key was taken within a week */
 };
 /* One pipelined batch closed by one sync: one commit. rcs[i] is valid for each message: STORE_OK only after the commit. When
  * the batch fails for a reason of one row (not STORE_AWAY), the rows are retried one by one inside, so that a bad one does

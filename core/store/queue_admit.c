@@ -82,6 +82,7 @@ struct admission {
 	struct store_message *msgs;
 	enum store_rc *rcs;
 	size_t n, waiting;
+	bool *repeats;    /* each: was taken before */
 	void *octets; /* what msgs point to */
 };
 
@@ -90,11 +91,12 @@ struct admit_call {
 	struct admission *a;
 	size_t i;       /* the message of a single */
 	unsigned tries;
+	bool single;
 };
 
 static size_t message_size(const struct store_message *m)
 {
-	size_t size = m->headers.n + m->body.n + m->state.n + m->mail_from.n + 128;
+	size_t size = m->headers.n + m->body.n + m->state.n + m->mail_from.n + m->once.n + 128;
 
 	for (size_t k = 0; k < m->n_rcpts; k++)
 		size += m->rcpts[k].n + 8;
@@ -114,6 +116,7 @@ static struct str take_copy(char **at, struct str s)
 static void admission_free(struct admission *a)
 {
 	free(a->octets);
+	free(a->repeats);
 	free(a->msgs);
 	free(a->rcs);
 	free(a);
@@ -129,7 +132,7 @@ static struct admission *admission_new(const struct store_message *msgs, size_t 
 	if (!a)
 		return NULL;
 	for (size_t i = 0; i < n; i++) {
-		size += strlen(msgs[i].stage) + 1 + msgs[i].mail_from.n + msgs[i].state.n + msgs[i].headers.n;
+		size += strlen(msgs[i].stage) + 1 + msgs[i].mail_from.n + msgs[i].state.n + msgs[i].headers.n + msgs[i].once.n;
 		for (size_t k = 0; k < msgs[i].n_rcpts; k++)
 			size += msgs[i].rcpts[k].n;
 		rcpts += msgs[i].n_rcpts;
@@ -137,8 +140,9 @@ static struct admission *admission_new(const struct store_message *msgs, size_t 
 	a->n = n;
 	a->msgs = calloc(n + 1, sizeof(*a->msgs));
 	a->rcs = calloc(n + 1, sizeof(*a->rcs));
+	a->repeats = calloc(n + 1, sizeof(*a->repeats));
 	a->octets = malloc(rcpts * sizeof(*rcpt) + size + 1);
-	if (!a->msgs || !a->rcs || !a->octets) {
+	if (!a->msgs || !a->rcs || !a->repeats || !a->octets) {
 		admission_free(a);
 		return NULL;
 	}
@@ -152,6 +156,7 @@ static struct admission *admission_new(const struct store_message *msgs, size_t 
 		m->mail_from = take_copy(&at, msgs[i].mail_from);
 		m->state = take_copy(&at, msgs[i].state);
 		m->headers = take_copy(&at, msgs[i].headers);
+		m->once = take_copy(&at, msgs[i].once);
 		m->rcpts = rcpt;
 		for (size_t k = 0; k < m->n_rcpts; k++)
 			*rcpt++ = take_copy(&at, msgs[i].rcpts[k]);
@@ -179,8 +184,9 @@ static void put_one(struct call *call, const struct store_message *m)
 
 	if (pieces)
 		put_pieces(call, m);
-	p = call_add(call, STMT_ADD);
-
+	p = call_add(call, m->once.n ? STMT_ADD_ONCE : STMT_ADD);
+	if (m->once.n)
+		params_octets(p, m->once);
 	params_int8(p, m->id);
 	params_text(p, m->stage);
 	params_bool(p, m->running);
@@ -231,7 +237,7 @@ static void put_batch(struct call *call, const struct store_message *msgs, size_
 	for (size_t i = 0; i < n; i++) {
 		size_t size = message_size(&msgs[i]);
 
-		if (n == 1 || size > ADMIT_ALONE) {
+		if (n == 1 || size > ADMIT_ALONE || msgs[i].once.n) {
 			put_one(call, &msgs[i]);
 			continue;
 		}
@@ -244,6 +250,27 @@ static void put_batch(struct call *call, const struct store_message *msgs, size_
 	}
 	if (picked > 0)
 		put_arrays(call, msgs, pick, picked);
+}
+
+/* The one answer that says something: a message that was taken before has no id. */
+static void added(struct call *call, unsigned stmt, const PGresult *res)
+{
+	struct admit_call *ac = (struct admit_call *)call;
+	struct admission *a = ac->a;
+
+	if (call->stmts[stmt].id != STMT_ADD_ONCE || PQntuples(res) != 1 || !PQgetisnull(res, 0, 0))
+		return;
+	if (ac->single) {
+		a->repeats[ac->i] = true;
+		return;
+	}
+	size_t before = 0, i = 0;
+	for (unsigned k = 0; k < stmt; k++) /* the statements stand in the order of the messages */
+		before += call->stmts[k].id == STMT_ADD_ONCE;
+	while (i < a->n && (!a->msgs[i].once.n || before--))
+		i++;
+	if (i < a->n)
+		a->repeats[i] = true;
 }
 
 static void one_over(struct admission *a)
@@ -265,7 +292,7 @@ static void single_done(struct call *call, enum store_rc rc, const char *err)
 		send_single(ac->a, ac->i, ac->tries + 1);
 		return;
 	}
-	ac->a->rcs[ac->i] = rc;
+	ac->a->rcs[ac->i] = rc == STORE_OK && ac->a->repeats[ac->i] ? STORE_REPEAT : rc;
 	one_over(ac->a);
 }
 
@@ -281,7 +308,10 @@ static void send_single(struct admission *a, size_t i, unsigned tries)
 	ac->a = a;
 	ac->i = i;
 	ac->tries = tries;
+	ac->single = true;
+	a->repeats[i] = false;
 	ac->call.once = true;
+	ac->call.result = added;
 	put_one(&ac->call, &a->msgs[i]);
 	call_send(a->c, &ac->call);
 }
@@ -294,7 +324,7 @@ static void batch_done(struct call *call, enum store_rc rc, const char *err)
 	/* AWAY: nobody knows whether it happened, so nothing may be sent again. */
 	if (rc == STORE_OK || rc == STORE_AWAY || (a->n == 1 && rc != STORE_RETRY)) {
 		for (size_t i = 0; i < a->n; i++)
-			a->rcs[i] = rc;
+			a->rcs[i] = rc == STORE_OK && a->repeats[i] ? STORE_REPEAT : rc;
 		a->waiting = 1;
 		one_over(a);
 		return;
@@ -325,6 +355,7 @@ void store_admit(struct store_conn *c, const struct store_message *msgs, size_t 
 	a->arg = arg;
 	ac->a = a;
 	ac->call.once = true;
+	ac->call.result = added;
 	put_batch(&ac->call, a->msgs, n);
 	call_send(c, &ac->call);
 }

@@ -22,6 +22,8 @@ const struct stmt stmts[STMT_N] = {
 	[STMT_RESERVE_IDS] = { "reserve_ids", "SELECT nextval('pepsi.workqueue_id_seq') FROM generate_series(1, $1::integer)" },
 	[STMT_ADD] = { "add", "SELECT pepsi.workqueue_add($1::bigint, $2::text, $3::boolean, $4::timestamptz, $5::text, $6::text[],"
 	    " $7::text::jsonb, $8::bytea, $9::bytea)" },
+	[STMT_ADD_ONCE] = { "add_once", "SELECT pepsi.workqueue_add_once($1::text, $2::bigint, $3::text, $4::boolean, $5::timestamptz, $6::text,"
+	    " $7::text[], $8::text::jsonb, $9::bytea, $10::bytea)" },
 	[STMT_ADD_BATCH] = { "add_batch", "SELECT pepsi.workqueue_add($1::bigint[], $2::text[], $3::boolean[], $4::timestamptz[],"
 	    " $5::text[], $6::text[], $7::integer[], $8::integer[], $9::text[], $10::bytea[], $11::bytea[])" },
 

@@ -276,7 +276,7 @@ void dkim_chain_finish(struct dkim_chain *c, const struct dkim_bodies *b, const 
 		if (c->seal[i].pub.result != DKIM_PASS)
 			fails_by(c, "ARC-Seal", i + 1, &c->seal[i]);
 	}
-	c->result.oldest_pass = good == c->n ? 0 : c->n - good + 1;
+	c->result.oldest_pass = !good || good == c->n ? 0 : c->n - good + 1;
 	c->result.oldest_known = good == c->n || (good && c->message[c->n - good - 1].pub.result != DKIM_NONE);
 	if (!c->settled) {
 		c->settled = true;

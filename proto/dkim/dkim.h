@@ -90,7 +90,7 @@ struct arc_result {
 	char reason[160];         /* why it failed; our own words */
 	unsigned n;               /* instances; 0 when the structure was not sound */
 	unsigned oldest_pass;     /* RFC 8617 §5.2: the oldest instance from which on all message signatures pass; 0: all do */
-	bool oldest_known;        /* the line above was computed as far as the chain goes */
+	bool oldest_known;        /* oldest_pass means something: the newest passes, and the first that does not was looked at */
 	const struct arc_set *set; /* n of them, by instance; sealers an override asks about. Trust them only if result is PASS */
 };
 

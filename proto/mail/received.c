@@ -55,6 +55,17 @@ int mail_received_write(struct buf *out, const struct mail_received *r)
 			shown(&b, r->ip, false);
 			buf_addz(&b, "])");
 			mail_fold_piece(&f, buf_str(&b));
+		} else if (r->user.n) {
+			struct str rest = r->user, word;
+			buf_reset(&b);
+			buf_addc(&b, '(');
+			while (str_word(&rest, " ", &word)) {
+				if (b.n > 1)
+					buf_addc(&b, ' ');
+				shown(&b, word, false);
+			}
+			buf_addc(&b, ')');
+			mail_fold_piece(&f, buf_str(&b));
 		}
 	}
 	if (r->tls.n) {

@@ -9,6 +9,7 @@ struct mail_received {
 	struct str helo;     /* what the client called itself; any octets: what the grammar does not allow is shown as '?' */
 	struct str ip;       /* "192.0.2.1" or "2001:db8::1"; empty: none (local submission) */
 	struct str rdns;     /* name of the address, verified; empty: not known */
+	struct str user;     /* "userid 1000", of a local client; empty: none. Shown without ip only */
 	struct str protocol; /* "SMTP", "ESMTP", "ESMTPS", "ESMTPSA", "LMTP", "UTF8SMTP", … (RFC 3848, RFC 6531) */
 	struct str tls;      /* "TLSv1.3 TLS_AES_256_GCM_SHA384"; empty: none */
 	struct str hostname; /* ours; required */

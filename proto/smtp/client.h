@@ -45,6 +45,7 @@ struct smtp_client;
 #define SMTP_CAP_REQUIRETLS (1u << 10)
 #define SMTP_CAP_DELIVERBY (1u << 11)
 #define SMTP_CAP_MT_PRIORITY (1u << 12)
+#define SMTP_CAP_XONCE (1u << 13)     /* ours (extensions.h) */
 
 /* Limits on what a peer can make us keep. RFC 5321 §4.5.3.1.5 has 512 octets a line; real servers pass that. */
 enum {
@@ -122,6 +123,8 @@ struct smtp_client_msg { /* the caller's, unchanged until SMTP_CEV_DONE */
 	bool body_binary;     /* the sender declared BODY=BINARYMIME: what is text all the same is sent as 8BITMIME, the rest by BDAT to a
 	                       * peer with CHUNKING and BINARYMIME, or not at all */
 	bool smtputf8;        /* the sender declared SMTPUTF8 */
+	bool whole;           /* when a recipient is refused for now (4xx) the others do not get it either: all are TRANSIENT then */
+	struct str once;      /* key that makes the message unique, for XONCE; empty: none. Left out where the peer has none */
 	bool require_tls;     /* REQUIRETLS (RFC 8689): refused with 5.7.30 when the session has no TLS or the peer does not offer it; with
 	                       * the null sender sent all the same (§5). Whether the certificate was checked is the driver's to know. Not
 	                       * looked at in LMTP, which is final delivery */

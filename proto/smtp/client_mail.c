@@ -1,6 +1,8 @@
 /* One transaction: what may be sent at all, the commands, their answers, and a result for every recipient. */
 #include "client_internal.h"
 
+#include "xtext.h"
+
 enum {
 	WINDOW = 16 * 1024, /* octets of commands written ahead; a message for a few recipients is one write */
 	ENVID_MAX = 100,    /* RFC 3461 §4.4 */
@@ -254,6 +256,10 @@ static void put_mail(struct smtp_client *c)
 			buf_adds(b, m->envid);
 		}
 	}
+	if (c->caps & SMTP_CAP_XONCE && m->once.n == SMTP_ONCE_LEN && xtext_ok(m->once, SMTP_ONCE_LEN, false)) {
+		buf_addz(b, " XONCE=");
+		buf_adds(b, m->once);
+	}
 	buf_add(b, "\r\n", 2);
 }
 
@@ -290,6 +296,8 @@ void client_mail_fill(struct smtp_client *c)
 	while (c->cmd <= n + !c->bdat && c->out.n - c->out_off < WINDOW) {
 		if (!(c->caps & SMTP_CAP_PIPELINING) && c->cmd != c->at)
 			break;
+		if (c->cmd == n + 1 && c->msg->whole && c->at != c->cmd)
+			break; /* only when all answers to RCPT are there */
 		if (c->cmd == 0)
 			put_mail(c);
 		else if (c->cmd <= n)
@@ -352,6 +360,22 @@ static void data_answer(struct smtp_client *c)
 	reset(c);
 }
 
+static bool one_waits(const struct smtp_client *c)
+{
+	for (size_t i = 0; i < c->msg->n_rcpts; i++)
+		if (c->msg->rcpts[i].result.outcome == SMTP_OUT_TRANSIENT)
+			return true;
+	return false;
+}
+
+/* The last answer to RCPT was a 4xx, or one before it. */
+static void give_up(struct smtp_client *c)
+{
+	struct smtp_result r = { .outcome = SMTP_OUT_TRANSIENT, .phase = SMTP_PHASE_RCPT, .text = STR("another recipient has to wait") };
+	client_undecided(c, &r);
+	reset(c);
+}
+
 void client_mail_answer(struct smtp_client *c)
 {
 	bool pipelined = c->caps & SMTP_CAP_PIPELINING;
@@ -397,7 +421,9 @@ void client_mail_answer(struct smtp_client *c)
 			res->outcome = SMTP_OUT_TRANSIENT;
 	}
 	c->at = skip(c, c->at + 1);
-	if (c->at == n + 1 && !c->accepted && (!pipelined || c->bdat)) {
+	if (c->at == n + 1 && c->msg->whole && !c->mail_refused && one_waits(c)) {
+		give_up(c);
+	} else if (c->at == n + 1 && !c->accepted && (!pipelined || c->bdat)) {
 		client_undecided(c, &c->mail_result); /* MAIL refused: pipelined ones have no answer of their own */
 		reset(c);
 	} else if (c->at == n + 1 && c->bdat) {

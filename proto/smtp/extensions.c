@@ -54,6 +54,11 @@ static void write_xclient(const struct smtp_server *s, struct buf *out)
 	buf_addz(out, " NAME ADDR PORT PROTO HELO LOGIN DESTADDR DESTPORT");
 }
 
+static bool xonce_ready(const struct smtp_server *s)
+{
+	return s->trust & SMTP_TRUST_ONCE;
+}
+
 const struct smtp_extension smtp_extensions[] = {
 	{ STR_INIT("PIPELINING"), SMTP_EXT_PIPELINING, 0, 0, NULL, NULL, NULL },
 	{ STR_INIT("SIZE"), SMTP_EXT_SIZE, 0, 0, smtp_params_size, NULL, write_size },
@@ -78,6 +83,7 @@ const struct smtp_extension smtp_extensions[] = {
 	{ STR_INIT("EXPN"), SMTP_EXT_EXPN, 0, 0, NULL, NULL, NULL },
 	{ STR_INIT("AUTH"), SMTP_EXT_AUTH, 0, 0, smtp_params_auth, smtp_server_auth_ready, smtp_server_auth_write },
 	{ STR_INIT("XCLIENT"), SMTP_EXT_XCLIENT, SMTP_WHEN_TRUSTED, 0, NULL, NULL, write_xclient },
+	{ STR_INIT("XONCE"), SMTP_EXT_XONCE, 0, 0, smtp_params_xonce, xonce_ready, NULL },
 };
 const size_t smtp_extensions_n = sizeof smtp_extensions / sizeof *smtp_extensions;
 

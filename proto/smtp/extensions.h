@@ -26,6 +26,7 @@
 #define SMTP_EXT_EXPN (1u << 16)                /* RFC 5321 §4.1.1.7 */
 #define SMTP_EXT_XCLIENT (1u << 17)             /* Postfix's; to clients of SMTP_TRUST_XCLIENT only */
 #define SMTP_EXT_AUTH (1u << 18)                /* RFC 4954 */
+#define SMTP_EXT_XONCE (1u << 19)               /* ours; to clients of SMTP_TRUST_ONCE only: MAIL XONCE=KEY, taken once for each key */
 
 /* Those that need neither TLS, trust nor anything of the conf. */
 #define SMTP_EXT_ALL_PLAIN                                                                                             \
@@ -36,10 +37,10 @@
  * both against the table. */
 #define SMTP_EXT_NAMES                                                                                                 \
 	"pipelining size 8bitmime smtputf8 enhancedstatuscodes dsn starttls chunking binarymime requiretls limits "        \
-	"deliverby futurerelease mt-priority prdr help expn xclient auth"
+	"deliverby futurerelease mt-priority prdr help expn xclient auth xonce"
 #define SMTP_EXT_DEFAULT_NAMES                                                                                         \
 	"pipelining size 8bitmime smtputf8 enhancedstatuscodes dsn starttls chunking binarymime requiretls limits "        \
-	"deliverby futurerelease mt-priority prdr help xclient auth"
+	"deliverby futurerelease mt-priority prdr help xclient auth xonce"
 
 /* Where an extension may be offered; all that are named must hold. */
 #define SMTP_WHEN_PLAIN (1u << 0)   /* outside TLS */

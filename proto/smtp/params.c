@@ -204,6 +204,16 @@ static bool set_auth(struct smtp_param_case *c)
 	return str_eq(c->value, STR("<>")) || (c->value.n <= SMTP_AUTH_PARAM_MAX && !smtp_xtext_decode(c->value, NULL));
 }
 
+/* SMTP_ONCE_LEN lower-case hexadecimal digits */
+static bool set_xonce(struct smtp_param_case *c)
+{
+	for (size_t i = 0; i < c->value.n; i++)
+		if (!((c->value.p[i] >= '0' && c->value.p[i] <= '9') || (c->value.p[i] >= 'a' && c->value.p[i] <= 'f')))
+			return false;
+	c->mail->once = c->value;
+	return c->value.n == SMTP_ONCE_LEN;
+}
+
 enum {
 	ONCE_SIZE = 1u << 0,
 	ONCE_BODY = 1u << 1,
@@ -219,6 +229,7 @@ enum {
 	ONCE_PRIORITY = 1u << 11,
 	ONCE_PRDR = 1u << 12,
 	ONCE_AUTH = 1u << 13,
+	ONCE_XONCE = 1u << 14,
 };
 
 #define MAIL(NAME, VALUE, ONCE, SET) { STR_INIT(NAME), SMTP_PARAM_MAIL, VALUE, ONCE, SET }
@@ -245,6 +256,7 @@ const struct smtp_param_def smtp_params_futurerelease[] = {
 const struct smtp_param_def smtp_params_priority[] = { MAIL("MT-PRIORITY", true, ONCE_PRIORITY, set_priority), END };
 const struct smtp_param_def smtp_params_prdr[] = { MAIL("PRDR", false, ONCE_PRDR, set_prdr), END };
 const struct smtp_param_def smtp_params_auth[] = { MAIL("AUTH", true, ONCE_AUTH, set_auth), END };
+const struct smtp_param_def smtp_params_xonce[] = { MAIL("XONCE", true, ONCE_XONCE, set_xonce), END };
 
 /* Of the extensions in force, or NULL. */
 static const struct smtp_param_def *find(struct str name, unsigned extensions, int command)

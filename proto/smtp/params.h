@@ -37,7 +37,7 @@ struct smtp_mail_params {
 	bool has_priority;
 	int priority; /* as asked for */
 	bool require_tls, prdr;
-	struct str auth;
+	struct str auth, once;
 };
 struct smtp_rcpt_params {
 	unsigned notify;
@@ -56,7 +56,7 @@ struct smtp_param_def {
 /* The lists of the extensions' rows, each ended by one without a name. */
 extern const struct smtp_param_def smtp_params_size[], smtp_params_body[], smtp_params_smtputf8[], smtp_params_dsn[],
     smtp_params_requiretls[], smtp_params_deliverby[], smtp_params_futurerelease[], smtp_params_priority[],
-    smtp_params_prdr[], smtp_params_auth[];
+    smtp_params_prdr[], smtp_params_auth[], smtp_params_xonce[];
 
 /* text: all behind the path. extensions: those of the session, 0 after HELO. Returns SMTP_PARAM_OK or the first fault with
  * the parameter it is about in *ret_at; *ret is filled only in the first case. */

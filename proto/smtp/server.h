@@ -81,6 +81,7 @@ struct smtp_transaction {
 	bool require_tls;         /* REQUIRETLS (RFC 8689) */
 	struct str auth;          /* AUTH= (RFC 4954 §5), as sent (xtext), "<>" or a mailbox: who says it is to be trusted for it,
 	                             or it is ignored; empty: not given */
+	struct str once;          /* XONCE: SMTP_ONCE_LEN hexadecimal digits; empty: not given */
 	bool prdr;                /* a reply per recipient is wanted */
 	struct smtp_rcpt *rcpts;  /* accepted ones */
 	unsigned n_rcpts;
@@ -149,6 +150,7 @@ struct smtp_reply {
 #define SMTP_TRUST_XCLIENT (1u << 0)  /* may say who it speaks for */
 #define SMTP_TRUST_PRIORITY (1u << 1) /* may ask for a priority above 0 */
 #define SMTP_TRUST_HOLD (1u << 2)     /* may have messages held (FUTURERELEASE) */
+#define SMTP_TRUST_ONCE (1u << 3)     /* is known well enough for a key that makes a message unique */
 
 /* NULL when memory is out. The banner (220) is in the output at once. */
 struct smtp_server *smtp_server_new(const struct smtp_server_conf *conf);

@@ -123,8 +123,9 @@ bool smtp_server_mail_check(struct smtp_server *s, struct str args)
 	struct smtp_transaction *tx = &s->tx;
 	tx->mail_from = arena_str(tx->arena, a.address);
 	tx->envid = p.envid.n ? arena_str(tx->arena, p.envid) : STR_NULL;
+	tx->once = p.once.n ? arena_str(tx->arena, p.once) : STR_NULL;
 	tx->auth = p.auth.n ? arena_str(tx->arena, p.auth) : STR_NULL;
-	if (!tx->mail_from.p || (p.envid.n && !tx->envid.p) || (p.auth.n && !tx->auth.p)) {
+	if (!tx->mail_from.p || (p.envid.n && !tx->envid.p) || (p.once.n && !tx->once.p) || (p.auth.n && !tx->auth.p)) {
 		smtp_transaction_clear(s);
 		smtp_server_say(s, 452, "4.3.1", no_memory);
 		return false;

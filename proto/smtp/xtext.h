@@ -7,6 +7,7 @@
 #include "base/buf.h"
 
 /* Longest forms as sent (RFC 3461 §4.4 and §4.2). */
+#define SMTP_ONCE_LEN 32u
 #define SMTP_ENVID_MAX 100u
 #define SMTP_ORCPT_MAX 500u
 #define SMTP_AUTH_PARAM_MAX 500u /* RFC 4954 §3 */

@@ -31,9 +31,10 @@ def play(t, how, end, fused):
         code, text = s.send(sender, "rcpt@far.test", pepsi.message(token))
         pepsi.check(code == 250, "%d %s" % (code, text))
         return text.split("queued as ")[1].split()[0]
-    # until the stage is known to be fast, a worker gets few messages ahead
-    for i in range(200):
-        send("warm%d" % i)
+    # until the stage is known to be fast, a worker gets few messages ahead; it is fast when there are many at a time
+    load = pepsi.Load(d, 8, prefix="warm")
+    pepsi.wait_for("the stage is fast", lambda: load.count() > 200 and next(g for g in d.status()["stages"] if g["name"] == "init")["mean_ms"] < 2, 60, 0.1)
+    load.stop()
     d.wait_empty(40)
 
     def gather():

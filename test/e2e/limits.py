@@ -243,7 +243,7 @@ def harvest(t):
     again = Client(d, "198.18.0.1")
     began = time.monotonic()
     pepsi.check(again.send("alice@example.test")[0] == 250, "an honest client")
-    pepsi.check(time.monotonic() - began < (5 if pepsi.SANITIZED else 1), "an honest client waited")
+    pepsi.check(time.monotonic() - began < (20 if pepsi.SANITIZED else 5), "an honest client waited")
     pepsi.check(all(x.reply()[0] == 550 for x in crowd), "delayed replies")
     m = d.metrics()
     pepsi.check(m["pepsi_smtp_tarpitted"] == 0 and m["pepsi_smtp_tarpitted_total"] >= 6 and m['pepsi_smtp_rejected_total{reason="harvest"}'] == 2,
@@ -263,7 +263,6 @@ def early(t):
     d = daemon(t, "BANNER_DELAY = 800 ms\n")
     c = Client(d, "203.0.113.1", ehlo=False)
     c.sock.sendall(b"EHLO too.early\r\n")
-    began = time.monotonic()
     code, text = c.reply()
     pepsi.check(code == 554 and c.reply()[0] == 0, "talked first: %d %s" % (code, text))
     c = Client(d, "203.0.113.1", ehlo=False)
@@ -271,13 +270,16 @@ def early(t):
     pepsi.check(c.reply()[0] == 220 and time.monotonic() - began > 0.6, "no delay")
     c.cmd("EHLO x.test")
     pepsi.check(c.send("r@example.test")[0] == 250, "a patient client")
-    known = Client(d, "203.0.113.1", ehlo=False)
-    began = time.monotonic()
-    pepsi.check(known.reply()[0] == 220 and time.monotonic() - began < (3 if pepsi.SANITIZED else 0.6), "a known client waits")
-    ours = Client(d, "198.18.0.9", ehlo=False)
-    pepsi.check(ours.reply()[0] == 220, "ours")
+    # the first one may have talked before its banner was even due
+    before = d.metrics()["pepsi_smtp_banners_delayed_total"]
+    pepsi.check(before in (1, 2), "%d banners were delayed" % before)
+    known, ours = Client(d, "203.0.113.1"), Client(d, "198.18.0.9")
     m = d.metrics()
-    pepsi.check(m['pepsi_smtp_rejected_total{reason="early-talk"}'] == 1 and m["pepsi_smtp_banners_delayed_total"] == 2, "metrics")
+    pepsi.check(m["pepsi_smtp_banners_delayed_total"] == before, "a known client, or one of ours, waits")
+    pepsi.check(Client(d, "203.0.113.2") and d.metrics()["pepsi_smtp_banners_delayed_total"] == before + 1, "a stranger does not")
+    pepsi.check(m['pepsi_smtp_rejected_total{reason="early-talk"}'] == 1, "metrics")
+    known.close()
+    ours.close()
     d.stop()
 
 
@@ -310,7 +312,7 @@ def dns_lists(t):
             pepsi.check("bl.test: spam ?from here" in got[1] and len(got[1]) < 400, "the reason: %s" % got[1])
     began = time.monotonic()
     pepsi.check(told(d, "r@example.test", "203.0.113.7")[0] == 250, "a silent list refuses")
-    pepsi.check(0.7 < time.monotonic() - began < (15 if pepsi.SANITIZED else 4), "waited %.1f s for a silent list" % (time.monotonic() - began))
+    pepsi.check(0.7 < time.monotonic() - began < (30 if pepsi.SANITIZED else 10), "waited %.1f s for a silent list" % (time.monotonic() - began))
     c = Client(d, "203.0.113.6")
     code, text = c.send("r@example.test")
     row = d.json("queue", "show", text.split()[-1])

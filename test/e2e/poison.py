@@ -4,9 +4,12 @@ throughputs of the other mail, in two settings: a stage that takes 10 ms a messa
 the dead one's, and until the next one is ready), and a fast stage at the end of a flood from outside (what is lost is processor
 time, and the work on innocent messages that were in flight with it).
 
-PEPSI_POISON_STRICT=1: it must be 0.95 or more (the release build, a quiet machine), else 0.7. PEPSI_POISON_ROUNDS: how many pairs (4),
-PEPSI_POISON_SECONDS: the length of a round (1.5), PEPSI_POISON_RATE: poison messages a second (1): three dead workers a second is more
-than an operator will ever leave alone."""
+The figure is the median over pairs of rounds that follow each other; a machine that does something else for some seconds spoils a pair,
+not the figure. PEPSI_POISON_STRICT=1: it must be 0.95 or more (the release build, a quiet machine), else 0.4, which a stage that
+cools down, or innocent messages that travel alone, would miss. PEPSI_POISON_ROUNDS: how many pairs (5; strict 25), PEPSI_POISON_SECONDS:
+the length of a round (1.5), PEPSI_POISON_RATE: poison messages a second (1): three dead workers a second is more than an operator will
+ever leave alone.
+"""
 import os
 import signal
 import statistics
@@ -17,8 +20,8 @@ import pepsi
 
 STAGES = os.path.join(os.path.dirname(pepsi.BIN), "test", "stages")
 STRICT = bool(os.environ.get("PEPSI_POISON_STRICT"))
-ROUNDS = int(os.environ.get("PEPSI_POISON_ROUNDS") or (10 if STRICT else 4))
-SECONDS = float(os.environ.get("PEPSI_POISON_SECONDS") or (4 if STRICT else 1.5))
+ROUNDS = int(os.environ.get("PEPSI_POISON_ROUNDS") or (25 if STRICT else 5))
+SECONDS = float(os.environ.get("PEPSI_POISON_SECONDS") or 1.5)
 RATE = float(os.environ.get("PEPSI_POISON_RATE") or 1)
 WORKERS = 4
 
@@ -55,30 +58,40 @@ def daemon(t, module, workers):
                         pepsi="MODULE_PATH = %s:%s\n" % (STAGES, os.path.join(os.path.dirname(pepsi.BIN), "lib", "pepsi", "modules")))
 
 
-def measure(d, sender, what):
+def failed(d):
+    return d.status()["queue"]["failed"]
+
+
+def measure(d, sender, what, going=lambda: None):
     """Pairs of rounds in alternating order, so that what drifts over time falls on both."""
     poisoner = Poisoner(d, sender)
     speeds = ([], [])
     for i in range(2 * ROUNDS):
         poison = (i % 4) in (1, 2)
-        (poisoner.on.set if poison else poisoner.on.clear)()
-        time.sleep(0.5)
+        if poison:
+            poisoner.on.set()
+            time.sleep(0.3)
+        else:  # none of it is on its way any more
+            poisoner.on.clear()
+            time.sleep(0.3)
+            pepsi.wait_for("poison is out of circulation", lambda: failed(d) == poisoner.sent, 60)
         n0, t0 = done(d)
         time.sleep(SECONDS)
         n1, t1 = done(d)
+        going()
         speeds[poison].append((n1 - n0) / (t1 - t0))
     poisoner.on.clear()
     poisoner.over.set()
     poisoner.thread.join(30)
-    ratio = statistics.mean(speeds[1]) / statistics.mean(speeds[0])
     pairs = sorted(b / a for a, b in zip(*speeds))
+    ratio = statistics.median(pairs)
     stage = next(g for g in d.status()["stages"] if g["name"] == "init")
-    pepsi.say("      %s: other mail %.1f/s, with %g poison messages a second %.1f/s: ratio %.3f (pairs %.3f to %.3f); %d sent, %d workers died, %d innocent ones "
-              "put back at once, %d one by one" % (what, statistics.mean(speeds[0]), RATE, statistics.mean(speeds[1]), ratio, pairs[0], pairs[-1], poisoner.sent,
+    pepsi.say("      %s: other mail %.1f/s, with %g poison messages a second %.1f/s: ratio %.3f (%d pairs, %.3f to %.3f); %d sent, %d workers died, %d innocent ones "
+              "put back at once, %d one by one" % (what, statistics.mean(speeds[0]), RATE, statistics.mean(speeds[1]), ratio, len(pairs), pairs[0], pairs[-1], poisoner.sent,
                                                    stage["crashes"], innocent(d), stage["separated"]))
     pepsi.check(poisoner.sent > 0 and stage["crashes"] >= 2 * (poisoner.sent - 2), "no poison to speak of")
     pepsi.check(not stage["trouble"], "the stage cools down: %s" % stage["trouble"])
-    pepsi.check(ratio >= (0.95 if STRICT else 0.7), "poison costs the others too much: ratio %.3f" % ratio)
+    pepsi.check(ratio >= (0.95 if STRICT else 0.4), "poison costs the others too much: ratio %.3f" % ratio)
     return poisoner.sent
 
 
@@ -94,8 +107,8 @@ def out_of_circulation(d, sent, sender):
 
 def slow_stage(t):
     d = daemon(t, "pepsi-stage-bad-slow", WORKERS)
-    need = int(WORKERS * 100 * (2 * ROUNDS * (SECONDS + 0.7) + 2))
-    crowd = t.popen(["smtp-source", "-s", "20", "-m", str(10 * need), "-l", "500", "-f", "crowd@example.test", "-t", "y@far.test", "127.0.0.1:%d" % d.port])
+    need = int(WORKERS * 100 * (2 * ROUNDS * (SECONDS + 1) + 2))
+    crowd = t.popen(["smtp-source", "-d", "-s", "20", "-m", str(10 * need), "-l", "500", "-f", "crowd@example.test", "-t", "y@far.test", "127.0.0.1:%d" % d.port])
     pepsi.wait_for("the backlog is there", lambda: d.status()["queue"]["total"] >= need, 150, 0.2)
     crowd.terminate()
     sent = measure(d, "poison@example.test", "%d workers, 10 ms a message" % WORKERS)
@@ -106,9 +119,13 @@ def slow_stage(t):
 
 def fast_stage(t):
     d = daemon(t, "pepsi-stage-bad-wild", 2)
-    t.popen(["smtp-source", "-s", "20", "-m", "10000000", "-l", "500", "-f", "crowd@example.test", "-t", "y@far.test", "127.0.0.1:%d" % d.port])
+    log = os.path.join(t.dir, "flood")
+    flood = t.popen(["smtp-source", "-d", "-s", "20", "-m", "10000000", "-l", "500", "-f", "crowd@example.test", "-t", "y@far.test", "127.0.0.1:%d" % d.port], log)
     pepsi.wait_for("the flood is there", lambda: d.status()["delivered"] > 500, 60, 0.2)
-    sent = measure(d, "abort@example.test", "2 workers, a flood of fast messages")
+
+    def going():
+        pepsi.check(flood.poll() is None, "the flood ended by itself: %s" % open(log).read()[-300:])
+    sent = measure(d, "abort@example.test", "2 workers, a flood of fast messages", going)
     out_of_circulation(d, sent, "abort@example.test")
     for pid in d.worker_pids("init"):
         os.kill(pid, signal.SIGKILL)  # close() of this module never returns

@@ -7,6 +7,8 @@ import signal
 import pepsi
 from postgres import Cluster, Session
 
+# how long who waits goes on before it looks whether it waits in a circle, which must be closed by then: once only does it look
+PATIENCE = "deadlock_timeout = '4s'\n"
 BUILT = os.path.join(os.path.dirname(pepsi.BIN), "test", "stages")
 
 
@@ -59,7 +61,7 @@ def waits(cluster, who):
 
 def deadlock(t):
     """40P01: a worker that writes many rows, and somebody who holds the last and then wants the first."""
-    cluster = Cluster(t)
+    cluster = Cluster(t, PATIENCE)
     d = daemon(t, cluster)
     other = Session(t, cluster)
     other.say("SET deadlock_timeout = '60s'")  # the victim is the other side
@@ -80,7 +82,7 @@ def deadlock(t):
 
 def deadlock_of_a_claim(t):
     """The same for the dispatcher: of two pending rows it claims the first and waits for the second."""
-    cluster = Cluster(t)
+    cluster = Cluster(t, PATIENCE)
     d = daemon(t, cluster)
     other = Session(t, cluster)
     other.say("SET deadlock_timeout = '60s'")

@@ -203,6 +203,9 @@ def every_way(t):
     code, text = proxied.send(alice, "bob@example.test", pepsi.message("proxied", sender=alice))
     pepsi.check(code == 250, "behind the proxy: %d %s" % (code, text))
     proxied.close()
+    r = subprocess.run([os.path.join(pepsi.BIN, "pepsi-sendmail"), "-f", alice, "bob@example.test"], input=pepsi.message("local", sender=alice),
+                       env=dict(os.environ, PEPSI_CONFIG=d.config, **t.environment), timeout=60)
+    pepsi.check(r.returncode == 0, "pepsi-sendmail: exit %d" % r.returncode)
     trusted = pepsi.Smtp(others)  # a filter in front of us, which signed its client in
     code, text = trusted.cmd("XCLIENT ADDR=192.0.2.7 LOGIN=alice")
     pepsi.check(code == 220, "XCLIENT: %d %s" % (code, text))

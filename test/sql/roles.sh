@@ -81,6 +81,8 @@ DELETE FROM pepsi.recipient|config
 UPDATE pepsi.recipient SET created_at = now()|
 SELECT * FROM pepsi.greylist|
 SELECT pepsi.recipient_lookup('{a@b}', '{}')|pepsi ingress crypto
+SELECT * FROM pepsi.submission|
+SELECT pepsi.workqueue_add_once('t', nextval('pepsi.workqueue_id_seq'), 'init', false, now(), '', '{a@b}', '{}', 'h', 'b')|pepsi ingress crypto
 SELECT pepsi.greylist_ask('{}', '{}', 1, 1, 1, 1)|pepsi ingress crypto
 SELECT pepsi.greylist_sweep(1)|pepsi ingress crypto
 SELECT pepsi.queue_rows()|pepsi ingress crypto

@@ -17,6 +17,7 @@ static const struct {
 	{ "authres", topic_authres, "Authentication-Results fields: authentication-results.json" },
 	{ "psl", topic_psl, "organizational domains by the public suffix list: test_psl.json" },
 	{ "dmarc", topic_dmarc, "DMARC: record-syntax.json mailauth-record.json mailauth-verify.json opendmarc-misc.json" },
+	{ "spf", topic_spf, "SPF: rfc7208-tests.json rfc4408-tests.json pyspf-adhoc.json mail-auth-scenarios.json" },
 	{ "dkim", topic_dkim, "DKIM: mail-dkim.json opendkim.json canonicalisation.json mail-auth/*.txt mailauth-ec/*.eml" },
 	{ "arc", topic_arc, "ARC chains: arc-draft-validation-tests.json" },
 };

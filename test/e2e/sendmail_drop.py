@@ -1,0 +1,217 @@
+"""Messages of pepsi-sendmail while pepsid is away, is killed in the middle, or finds things in the drop folder that are none."""
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+import pepsi
+from sendmail import EX_CANTCREAT, EX_TEMPFAIL, USER, Site, field, other_user
+
+
+def while_away(t):
+    """pepsid is not there: messages wait, and come once."""
+    s = Site(t)
+    s.d.stop()
+    uid = other_user()
+    for i in range(20):
+        s.ok("-t", "-i", "-f", "away@example.test", stdin=b"To: w%d@example.test\n\n%d\n.\n" % (i % 2, i), uid=uid if i % 3 else None)
+    pepsi.check(len(s.dropped()) == 20, "%d files were dropped" % len(s.dropped()))
+    # refused when it comes back: its sender is told
+    s.ok("-f", "away@example.test", "x@nowhere.test", "w0@example.test", stdin=b"\nhalf\n", uid=uid)
+    if uid is not None:
+        st = os.stat(os.path.join(s.drop, s.dropped()[0]))
+        pepsi.check(st.st_mode & 0o777 == 0o600, "mode of a dropped file: %o" % st.st_mode)
+        listing = subprocess.run(["setpriv", "--reuid", str(uid), "--regid", str(uid), "--clear-groups", "ls", s.drop], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        pepsi.check(listing.returncode != 0, "strangers may list the drop folder")
+    s.d.start()
+    s.emptied()
+    s.arrived("w0@example.test", 11)
+    s.arrived("w1@example.test", 10)
+    s.d.stop()
+
+
+def killed(t):
+    """kill -9 of reactor and spawner while programs send: nothing is lost, nothing comes twice."""
+    s = Site(t)
+    sent, over = [], threading.Event()
+
+    def sender(n):
+        i = 0
+        while not over.is_set():
+            token = "k%d-%d" % (n, i)
+            i += 1
+            code, out, err = s.run("-i", "-f", "k@example.test", "k@example.test", stdin=pepsi.message(token).replace(b"\r\n", b"\n"))
+            if code == 0:
+                sent.append(token)
+            else:
+                wrong.append((code, err))
+    wrong = []
+    threads = [threading.Thread(target=sender, args=(n,), daemon=True) for n in range(3)]
+    for th in threads:
+        th.start()
+    for i in range(6):
+        target = len(sent) + 8
+        pepsi.wait_for("messages sent", lambda: len(sent) >= target, 60)
+        if i % 2 == 0:
+            pid = s.d.reactor_pid()
+            if pid:
+                os.kill(pid, signal.SIGKILL)
+        else:
+            s.d.process.kill()
+            s.d.process.wait()
+            pepsi.wait_for("children gone", lambda: not s.d.postgres_pids(), 30)
+            time.sleep(0.2)
+            s.d.start()
+    over.set()
+    for th in threads:
+        th.join(120)
+    pepsi.check(not wrong, "not taken: %s" % wrong[:3])
+    s.emptied()
+    s.d.wait_empty(90)
+    got = [pepsi.token_of(m) for m in s.arrived("k@example.test", len(sent), 60)]
+    pepsi.check(sorted(set(got)) == sorted(sent), "%d sent, %d there" % (len(sent), len(set(got))))
+    # a delivery may be repeated after a kill (the Maildir has it, the queue does not know): that is no second message, and has the same queue id
+    ids = {}
+    for m in s.d.maildir("k@example.test"):
+        ids.setdefault(pepsi.token_of(m), set()).add(re.search(r"\bid (\d+)", field(m, "Received")[0]).group(1))
+    twice = {k: v for k, v in ids.items() if len(v) > 1}
+    pepsi.check(not twice, "taken twice: %s" % twice)
+    pepsi.say("    %d messages through %d kills" % (len(sent), 6))
+    s.d.stop()
+
+
+def repeated(t):
+    """A file that was taken but not removed, because somebody died in between, makes no second message."""
+    s = Site(t)
+    s.d.stop()
+    s.ok("once@example.test", stdin=b"Subject: once\n\nx\n")
+    name = s.dropped()[0]
+    path = os.path.join(s.drop, name)
+    with open(path, "rb") as f:
+        text = f.read()
+    s.d.start()
+    s.emptied()
+    s.arrived("once@example.test", 1)
+    s.d.wait_empty()
+    for i in range(2):
+        with open(os.path.join(s.drop, "t" + name[1:]), "wb") as f:
+            f.write(text)
+        os.rename(os.path.join(s.drop, "t" + name[1:]), path)
+        s.emptied()
+    pepsi.check(s.d.metrics()["pepsi_smtp_local_repeats_total"] == 2, "repeats: %s" % s.d.metrics().get("pepsi_smtp_local_repeats_total"))
+    s.d.wait_empty()
+    pepsi.check(len(s.d.maildir("once@example.test")) == 1, "came twice")
+    s.d.stop()
+
+
+def hostile(t):
+    """Whatever users put there: no octet of another's file gets out, pepsid goes on, honest mail comes."""
+    s = Site(t)
+    s.d.stop()
+    secret = os.path.join(t.dir, "secret")
+    with open(secret, "w") as f:
+        f.write("pepsi-drop 1\nonce %s\nfrom x@example.test\nto leak@example.test\ncontent 14 2\nSubject: leak\n\n\n" % ("0" * 32))
+    os.chmod(secret, 0o600)
+    s.ok("-f", "honest@example.test", "honest@example.test", stdin=b"Subject: honest\n\nx\n", uid=other_user())
+    with open(os.path.join(s.drop, s.dropped()[0]), "rb") as f:
+        good = f.read()
+
+    def name(i, kind="m"):
+        return os.path.join(s.drop, "%s%032x" % (kind, i + 1))
+
+    def put(i, data, kind="m"):
+        with open(name(i, kind), "wb") as f:
+            f.write(data)
+        if pepsi.ROOT:
+            os.chown(name(i, kind), USER, USER)
+
+    for i in range(0, 10):
+        os.symlink(secret if i % 2 else "/dev/zero", name(i))
+    for i in range(10, 15):
+        os.link(secret, name(i))
+    for i in range(15, 20):
+        os.mkfifo(name(i))
+    for i in range(20, 25):
+        os.mkdir(name(i))
+    for i in range(25, 28):
+        u = socket.socket(socket.AF_UNIX)
+        here = os.getcwd()
+        os.chdir(s.drop)  # the name is long for a socket
+        u.bind(os.path.basename(name(i)))
+        os.chdir(here)
+        u.close()
+    with open(name(28), "wb") as f:  # huge, of nothing
+        f.truncate(1 << 40)
+    put(29, b"")
+    put(30, good[:len(good) // 2])
+    put(31, good + b"x")
+    put(32, good.replace(b"\nto ", b"\nxx "))
+    put(33, b"pepsi-drop 1\n" + b"to a@b\n" * 20000)
+    put(34, b"pepsi-drop 1\n" + b"x" * 100000)
+    put(35, good.replace(b"honest@example.test\nto", b"honest@example.test\r\nRCPT TO:<evil@example.test>\nto", 1))
+    put(36, good.replace(b"Subject", b"Sub\0ect"))
+    put(37, good.replace(b"content ", b"content -"))
+    put(38, good.replace(b"content ", b"content 99999999999999999999"))
+    for i in range(39, 47):
+        put(i, random.Random(i).randbytes(5000))
+    put(47, b"garbage", "t")
+    os.rename(name(47, "t"), os.path.join(s.drop, "evil name\n\x1b[2J"))
+    put(48, good, "x")
+    put(49, b"x" * 100, "t")  # being written, perhaps
+    growing, over = open(name(50), "ab"), threading.Event()
+    growing.write(good)
+    growing.flush()
+
+    def grow():
+        while not over.is_set():
+            growing.write(b"more\n")
+            growing.flush()
+            time.sleep(0.001)
+    th = threading.Thread(target=grow, daemon=True)
+    th.start()
+    s.d.start()
+    pepsi.wait_for("all but the begun one gone", lambda: os.listdir(s.drop) == [os.path.basename(name(49, "t"))], 90)
+    over.set()
+    th.join(10)
+    growing.close()
+    s.arrived("honest@example.test", 1)
+    s.d.wait_empty()
+    pepsi.check(not s.d.maildir("leak@example.test") and not s.d.maildir("evil@example.test"), "a hostile file was sent")
+    pepsi.check(os.path.exists(secret) and os.path.getsize(secret) < 200, "what a link led to was touched")
+    pepsi.check(len(os.listdir(s.bad)) >= 40, "%d files were put aside" % len(os.listdir(s.bad)))
+    pepsi.check(s.d.running() and s.d.reactor_pid(), "pepsid is gone")
+    s.ok("honest@example.test", stdin=b"\nstill\n")
+    s.arrived("honest@example.test", 2)
+    s.d.stop()
+
+
+def no_room(t):
+    """Nowhere to leave it: the program is told, with a code that says what."""
+    s = Site(t)
+    s.d.stop()
+    if pepsi.ROOT:
+        os.chmod(s.drop, 0o700)
+        code, out, err = s.run("a@example.test", stdin=b"\nx\n", uid=USER)
+        pepsi.check(code == EX_CANTCREAT and "cannot be left" in err, "closed folder: %d %s" % (code, err))
+        os.chmod(s.drop, 0o1733)
+        r = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,mode=1733", "none", s.drop]) if pepsi.private_mounts() else None
+        if r and r.returncode == 0:
+            try:
+                with open(s.d.config, "a") as f:
+                    f.write("\n[pepsi-ingress]\nMIN_FREE_SPACE = 0\n")
+                code, out, err = s.run("a@example.test", stdin=b"\n" + b"x\n" * 60000, uid=USER)
+                pepsi.check(code == EX_TEMPFAIL and not os.listdir(s.drop), "full folder: %d %s, left: %s" % (code, err, os.listdir(s.drop)))
+            finally:
+                subprocess.run(["umount", s.drop])
+    os.rename(s.submit, s.submit + ".away")
+    code, out, err = s.run("a@example.test", stdin=b"\nx\n")
+    pepsi.check(code == EX_TEMPFAIL and "pepsid does not answer" in err, "no folder: %d %s" % (code, err))
+    code, out, err = s.run("-bs")
+    pepsi.check(code == EX_TEMPFAIL and out.startswith("421 "), "-bs: %d %r" % (code, out))
+
+
+pepsi.main(__file__, [while_away, killed, repeated, hostile, no_room])
