@@ -544,8 +544,10 @@ bool auth_may_send_as(const struct session *s, struct str address)
 {
 	const struct signed_in *w = s->who;
 	ptrdiff_t at = -1;
-	if (!w || !address.n)
+	if (!address.n)
 		return true;
+	if (!w) /* by XCLIENT: what else the account may send as nobody said, and users are not freed of the rule by their proxy */
+		return !s->login.n || !s->terms->need_auth || str_ieq(address, buf_str(&s->login));
 	if (str_ieq(address, str_from(w->account)))
 		return true;
 	for (size_t i = 0; i < address.n; i++)

@@ -38,9 +38,20 @@ static bool headers_good(struct str h)
 	return !line;
 }
 
+/* As a section of the configuration can have it: it goes into the log, and into a row. */
+static bool stage_good(struct str s)
+{
+	for (size_t i = 0; i < s.n; i++)
+		if (s.p[i] <= ' ' || s.p[i] > '~' || s.p[i] == '"' || s.p[i] == '\\')
+			return false;
+	return true;
+}
+
 static const char *wrong(const struct session *s, const struct wire_verdict *v, int body_fd)
 {
 	uint64_t limit = s->terms->smtp.size_limit;
+	if (!stage_good(v->stage))
+		return "the stage it is to go to has no name";
 	if (v->changed & WIRE_CHANGED_SENDER && !address_good(v->mail_from, true))
 		return "the new sender is no address";
 	for (size_t i = 0; i < v->n_rcpts; i++)

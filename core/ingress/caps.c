@@ -2,6 +2,7 @@
  * taken back when it is not stored after all. */
 #include "caps.h"
 
+#include "auth.h"
 #include "ingress_internal.h"
 #include "notice.h"
 
@@ -88,13 +89,18 @@ static void utc(int64_t at, char *out, size_t size)
 		snprintf(out, size, "?");
 }
 
-/* One message for all that is held in this hour, to the address that the account sends from. */
+/* One message for all that is held in this hour, to the address that the account sends from, when that is its own: with
+ * SENDER_OWNERSHIP = header or none it may be anybody's, who should neither get mail for it nor learn the account's name. */
 static void tell_owner(struct caps *c, const struct message *m, const char *account, const char *when)
 {
 	char subject[128];
 	struct buf text = BUF_INIT(4096);
 	if (!m->mail_from.n)
 		return;
+	if (!auth_may_send_as(m->session, m->mail_from)) {
+		c->lost++;
+		return;
+	}
 	snprintf(subject, sizeof subject, "Your mail is held: limit of %u %s", m->cap_limit, m->cap);
 	buf_addf(&text, "The account %s has sent more than its limit of\r\n%u %s allows.\r\n\r\nThe message with the queue id %lld is held until %s,\r\n",
 	    account, m->cap_limit, m->cap, (long long)m->id, when);

@@ -201,6 +201,8 @@ void exchange_verifier(struct exchange *x, struct str text)
 {
 	struct scram_verifier v;
 	bool good = text.n && scram_verifier_parse(text, &v) == 0;
+	/* whether there is such an account or not, "Bob" and "bob" must look like one name; without memory it is a try that fails later */
+	sasl_server_one_form(x->sasl, str_from(x->account));
 	enum sasl_server_state st = sasl_server_verifier(x->sasl, good ? &v : NULL);
 	if (good)
 		scram_verifier_wipe(&v);

@@ -69,6 +69,10 @@ struct signin {
 	int status;
 };
 
+/* ---- lasting.c */
+/* n secret octets, the same at each start; before root is given up. Where they cannot be kept, others each time (logged). 0 or -1. */
+int lasting_key(const char *state_dir, char *out, size_t n);
+
 /* ---- exchange.c */
 struct exchange {
 	struct signin *s;

@@ -8,7 +8,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -231,7 +230,7 @@ static int start(struct signin *s)
 		.set_role = params->embedded ? NULL : "pepsi-config", .name = "pepsi sign-in" };
 	struct timeval second = { .tv_sec = 1 };
 	struct event *term = evsignal_new(s->base, SIGTERM, on_term, s);
-	if (password_dummy(s->dummy) || getrandom(s->dummy_key, sizeof s->dummy_key, 0) != (ssize_t)sizeof s->dummy_key)
+	if (password_dummy(s->dummy))
 		return -1;
 	s->ev_read = event_new(s->base, s->channel, EV_READ | EV_PERSIST, on_readable, s);
 	s->ev_write = event_new(s->base, s->channel, EV_WRITE, on_writable, s);
@@ -301,6 +300,9 @@ int signin_main(const struct signin_params *p)
 		s.pam = keeper_start("pepsi-pam", hashers, waiting, pam_begin, p->arg);
 	if (system_wanted(s.config))
 		s.names = keeper_start("pepsi-names", NAMES_AT_ONCE, NAMES_WAITING, hash_begin, p->arg);
+	/* while root can still read it, and with the keepers gone: they need no secret */
+	if (lasting_key(p->state_dir, s.dummy_key, sizeof s.dummy_key))
+		return 1;
 	if (!s.hash || (p->pam && !s.pam) || (system_wanted(s.config) && !s.names) || p->become(p->arg))
 		return 1;
 	keep_secret();

@@ -64,7 +64,7 @@ void sasl_server_free(struct sasl_server *s)
 	if (!s)
 		return;
 	struct buf *all[] = { &s->kept, &s->challenge, &s->name, &s->password, &s->password_raw, &s->token, &s->account, &s->gs2,
-		&s->bare, &s->server_first, &s->full_nonce };
+		&s->bare, &s->server_first, &s->full_nonce, &s->one_form };
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		buf_free_secret(all[i]);
 	OPENSSL_cleanse(s, sizeof *s);
@@ -210,6 +210,13 @@ enum sasl_server_state sasl_server_answer(struct sasl_server *s, enum sasl_answe
 enum sasl_server_state sasl_server_verifier(struct sasl_server *s, const struct scram_verifier *v)
 {
 	return s->state == SASL_NEED_VERIFIER ? sasl_scram_ask(s, v) : s->state;
+}
+
+int sasl_server_one_form(struct sasl_server *s, struct str name)
+{
+	buf_free(&s->one_form);
+	s->one_form = BUF_INIT(SASL_NAME_MAX);
+	return buf_adds(&s->one_form, name);
 }
 
 enum sasl_server_state sasl_server_state(const struct sasl_server *s)

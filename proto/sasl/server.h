@@ -72,6 +72,9 @@ enum sasl_server_state sasl_server_answer(struct sasl_server *s, enum sasl_answe
 /* The answer to SASL_NEED_VERIFIER: NULL when there is no such account; the exchange then goes on and fails at its end. (A
  * backend that is away: sasl_server_answer(s, SASL_LATER, …).) */
 enum sasl_server_state sasl_server_verifier(struct sasl_server *s, const struct scram_verifier *v);
+/* Before that: the one form that all ways of writing this name have for the backend (case, composition). Without it a name that
+ * nobody has would show another salt for each way it is written, and an account's would not. Copied. 0 or -1 (memory). */
+int sasl_server_one_form(struct sasl_server *s, struct str name);
 
 enum sasl_server_state sasl_server_state(const struct sasl_server *s);
 /* These live until the next feed, answer or free. */

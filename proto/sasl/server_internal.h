@@ -23,7 +23,7 @@ struct sasl_server {
 	struct buf challenge, name, password, password_raw, token, account;
 
 	/* SCRAM: parts of the auth message, and the verifier */
-	struct buf gs2, bare, server_first, full_nonce;
+	struct buf gs2, bare, server_first, full_nonce, one_form;
 	const struct sasl_binding *binding; /* NULL: none chosen */
 	struct scram_verifier verifier;
 	unsigned char signature[SCRAM_KEY];

@@ -69,7 +69,8 @@ static enum sasl_server_state client_first(struct sasl_server *s, struct str blo
 enum sasl_server_state sasl_scram_ask(struct sasl_server *s, const struct scram_verifier *v)
 {
 	struct scram_verifier dummy;
-	if (scram_verifier_dummy(s->dummy_key, buf_str(&s->name), s->dummy_iterations, &dummy))
+	struct str name = s->one_form.n ? buf_str(&s->one_form) : buf_str(&s->name);
+	if (scram_verifier_dummy(s->dummy_key, name, s->dummy_iterations, &dummy))
 		return sasl_server_no_memory(s);
 	s->unknown = !v;
 	s->verifier = v ? *v : dummy;

@@ -261,8 +261,9 @@ def scram_bindings(t):
         s.close()
     # a name without account: the same salt each time, and the same end
     s = site.session()
-    a, b = (scram(s, "nobody", "x", first_only=True) for _ in range(2))
+    a, b = (scram(s, name, "x", first_only=True) for name in ("nobody", "NoBody"))
     real = scram(s, "alice", "x", first_only=True)
+    pepsi.check(scram(s, "Alice", "x", first_only=True)["s"] == real["s"], "an account has two salts")
     pepsi.check(a["s"] == b["s"] and a["i"] == real["i"] and len(a["s"]) == len(real["s"]), "a stranger can be told: %s %s" % (a, real))
     s.close()
     s = site.session()
@@ -401,6 +402,7 @@ def child_killed(t):
     s, other = site.session(), site.session()
     pepsi.check(other.cmd(plain("alice", PASSWORD))[0] == 235, "before")
     pepsi.check(s.cmd("AUTH LOGIN")[0] == 334, "LOGIN")
+    strange = scram(site.session(), "nobody", "x", first_only=True)["s"]
     lost = site.d.metrics()["pepsi_signin_peer_lost_total"]
     child = [p for p in pepsi.proc_tree(site.d.process.pid) if pepsi.proc_comm(p) == "pepsi-signin"]
     pepsi.check(child, "no admin child among %s" % [pepsi.proc_comm(p) for p in pepsi.proc_tree(site.d.process.pid)])
@@ -416,6 +418,8 @@ def child_killed(t):
         finally:
             x.close()
     pepsi.wait_for("a sign-in with the next child", again)
+    # else whoever asks before and after a reload would see who has an account
+    pepsi.check(scram(site.session(), "nobody", "x", first_only=True)["s"] == strange, "the salt of a stranger has changed")
 
 
 def storm(t):

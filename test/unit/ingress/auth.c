@@ -632,6 +632,73 @@ static void test_required(void **state)
 	scene_free(&e);
 }
 
+/* A proxy that signs users in (nginx) does not look at what they send as: the rule of submission is not lifted by it. */
+static void test_xclient_login(void **state)
+{
+	(void)state;
+	struct scene e =
+	    scene_new((const char *const[]){ "listener-mx", "PROTOCOL", "submission", "listener-mx", "XCLIENT_FROM", "127.0.0.0/8", NULL });
+	struct client c = client_new(e.w);
+	client_hello(&c);
+	client_send(&c, "XCLIENT ADDR=198.51.100.7 LOGIN=alice@example.test\r\n");
+	client_expect(&c, "220 ");
+	client_send(&c, "EHLO x.example.test\r\n");
+	client_reply(&c);
+	client_send(&c, "MAIL FROM:<boss@example.test>\r\n");
+	client_expect(&c, "553 5.7.1 ");
+	client_send(&c, "MAIL FROM:<Alice@example.test>\r\n");
+	client_expect(&c, "250 ");
+	client_free(&c);
+	scene_free(&e);
+}
+
+static void send_as(struct scene *e, struct user *u, const char *account, const char *from)
+{
+	char line[200];
+	snprintf(line, sizeof line, "MAIL FROM:<%s>\r\nRCPT TO:<far@example.net>\r\nDATA\r\n", from);
+	e->w->fake.sender = account;
+	say(u, line);
+	expect(u, "250 ");
+	expect(u, "250 ");
+	expect(u, "354 ");
+	snprintf(line, sizeof line, "From: %s\r\n\r\nhello\r\n.\r\n", from);
+	say(u, line);
+	while (!e->w->fake.admit_fn)
+		world_turn(e->w);
+	e->w->fake.sender = ""; /* a notice is nobody's */
+	fake_commit(e->w, NULL);
+	expect(u, "250 2.0.0");
+}
+
+/* Where an account may name any sender, the notice about held mail goes to nobody but itself. */
+static void test_cap_notice(void **state)
+{
+	(void)state;
+	struct scene e =
+	    scene_new((const char *const[]){ "listener-mx", "PROTOCOL", "submission", "listener-mx", "SENDER_OWNERSHIP", "none", NULL });
+	static const struct {
+		const char *account, *from;
+		unsigned notices;
+	} cases[] = { { "mallory@example.test", "victim@example.net", 0 }, { "alice@example.test", "alice@example.test", 1 } };
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct user u = user_new(&e);
+		hello(&u);
+		say(&u, PLAIN);
+		struct wire_signin m = { .op = WIRE_SIGNIN_OK, .id = child_get(&e, WIRE_SIGNIN_START)->id };
+		m.ok.account = str_from(cases[i].account);
+		m.ok.backend = STR("table");
+		m.ok.messages_hour = 1;
+		child_send(&e, &m);
+		expect(&u, "235 ");
+		send_as(&e, &u, cases[i].account, cases[i].from);
+		assert_int_equal(e.w->in->n_notices, 0);
+		send_as(&e, &u, cases[i].account, cases[i].from);
+		assert_int_equal(e.w->in->n_notices, cases[i].notices);
+		user_free(&u);
+	}
+	scene_free(&e);
+}
+
 static int setup(void **state)
 {
 	(void)state;
@@ -664,6 +731,8 @@ int main(void)
 		cmocka_unit_test(test_caps),
 		cmocka_unit_test(test_gone),
 		cmocka_unit_test(test_required),
+		cmocka_unit_test(test_xclient_login),
+		cmocka_unit_test(test_cap_notice),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);
 }
