@@ -58,8 +58,6 @@ static const char *subject(struct spf_run *r)
 		return "the client has no IP address";
 	address_values(r);
 	c->by_helo = c->identity == SPF_HELO || !c->sender.n;
-	if (c->helo.n > SPF_VALUE_MAX || c->sender.n > SPF_VALUE_MAX)
-		return "the sender or the HELO name is too long";
 	struct str sender = c->by_helo ? c->helo : c->sender, local = STR("postmaster"), domain = sender;
 	for (size_t i = sender.n; !c->by_helo && i-- > 0;) {
 		if (sender.p[i] != '@')
@@ -68,6 +66,8 @@ static const char *subject(struct spf_run *r)
 		domain = str_skip(sender, i + 1);
 		break;
 	}
+	/* what is too long for SMTP must not evade the check: it only means nothing in macros */
+	local.n = local.n > SPF_LOCAL_MAX ? SPF_LOCAL_MAX : local.n;
 	if (domain.n && domain.p[0] == '[')
 		return "an address literal has no SPF record";
 	if (dns_name_fold(domain, c->domain) < 0) {
@@ -76,12 +76,13 @@ static const char *subject(struct spf_run *r)
 	}
 	if (domain.p[domain.n - 1] == '.')
 		domain.n--;
-	snprintf(r->domain_as_given, sizeof r->domain_as_given, "%.*s", STR_ARG(str_is_ascii(domain) ? domain : str_from(c->domain)));
+	domain = str_is_ascii(domain) ? domain : str_from(c->domain); /* RFC 8616 §4: A-labels */
+	snprintf(r->domain_as_given, sizeof r->domain_as_given, "%.*s", STR_ARG(domain));
 	snprintf(r->sender, sizeof r->sender, "%.*s@%s", STR_ARG(local), r->domain_as_given);
 	r->values.s = str_from(r->sender);
-	r->values.l = str_n(r->sender, local.n < strlen(r->sender) ? local.n : strlen(r->sender));
+	r->values.l = str_n(r->sender, strlen(r->sender) - strlen(r->domain_as_given) - 1);
 	r->values.o = str_from(r->domain_as_given);
-	r->values.h = c->helo;
+	r->values.h = c->helo.n && c->helo.n <= DNS_NAME_MAX + 2 ? c->helo : STR("unknown");
 	r->values.r = c->receiver.n ? c->receiver : STR("unknown");
 	snprintf(r->now, sizeof r->now, "%lld", (long long)c->now);
 	r->values.t = str_from(r->now);
@@ -131,7 +132,8 @@ static enum spf_step follow(struct spf_run *r, const struct spf_term *t, struct 
 		step = open_level(r, into, target);
 	if (step != SPF_STEP_NO)
 		return step;
-	return spf_stop(r, SPF_STEP_PERMERROR, redirect ? "a redirect to a domain without SPF record" : "an included domain without SPF record");
+	return spf_stop(r, SPF_STEP_PERMERROR,
+	    redirect ? "a redirect to a domain without SPF record" : "an included domain without SPF record");
 }
 
 /* -- the end */
@@ -142,8 +144,8 @@ static int finish(struct spf_check *c, enum spf_result result)
 	return DNS_DONE;
 }
 
-/* The explanation of a fail (§6.2): that of the last record reached by redirect, never an included one's. Whatever is wrong with it, there
- * is just none. */
+/* The explanation of a fail (§6.2): that of the last record reached by redirect, never an included one's. Whatever is wrong
+ * with it, there is just none. */
 static int explain(struct spf_run *r)
 {
 	char name[DNS_NAME_MAX + 1];
@@ -169,8 +171,12 @@ static int explain(struct spf_run *r)
 
 static int decide(struct spf_run *r, enum spf_result result)
 {
-	static const char *const reasons[] = { [SPF_NEUTRAL] = "the domain says nothing about the host", [SPF_PASS] = "the host may send",
-		[SPF_FAIL] = "the host may not send", [SPF_SOFTFAIL] = "the host probably may not send" };
+	static const char *const reasons[] = {
+		[SPF_NEUTRAL] = "the domain says nothing about the host",
+		[SPF_PASS] = "the host may send",
+		[SPF_FAIL] = "the host may not send",
+		[SPF_SOFTFAIL] = "the host probably may not send",
+	};
 	r->c->reason = reasons[result];
 	if (result == SPF_FAIL && explain(r) == DNS_MORE)
 		return DNS_MORE;

@@ -1,13 +1,15 @@
-/* SPF (RFC 7208): may this host send for that domain? An evaluator over a set of answers (proto/dns/answers.h); no I/O, no clock.
+/* SPF (RFC 7208): may this host send for that domain? An evaluator over a set of answers (proto/dns/answers.h): no I/O, no
+ * clock.
  *
  *     struct spf_check c = { .ip = ip, .ip_n = 4, .identity = SPF_MAILFROM, .helo = helo, .sender = reverse_path };
  *     net_dns_evaluate(group, spf_evaluate, &c, done, arg);
  *     ...
  *     c.result, spf_text(&c, buf)                          // spf_authres.h: Authentication-Results, Received-SPF
  *
- * Bounds, whatever the DNS says: 10 terms with look-ups over all records (§4.6.4), so no more than 11 records and a depth of 10; 2 void
- * look-ups; 10 MX names (no match among them and more: permerror) and 10 PTR names (more: ignored) a term; SPF_RECORD_MAX octets a record; names that macros
- * make lose labels on the left until they fit (§7.3). Nothing recurses, nothing is allocated. */
+ * Bounds, whatever the DNS says: 10 terms with look-ups over all records (§4.6.4), so no more than 11 records and a depth of 10;
+ * 2 void look-ups; 10 MX names a term (no match among them and more: permerror) and 10 PTR names (more: ignored); SPF_RECORD_MAX octets
+ * a record; names that macros make lose labels on the left until they fit (§7.3). That is SPF_QUESTIONS_MAX at the very
+ * worst; the budget of whoever runs it may be lower. Nothing recurses, nothing is allocated. */
 #ifndef PROTO_AUTH_SPF_H
 #define PROTO_AUTH_SPF_H
 
@@ -18,8 +20,10 @@ enum {
 	SPF_TERMS_MAX = 10,        /* include, a, mx, ptr, exists, redirect and %{p}, in all */
 	SPF_VOIDS_MAX = 2,         /* terms whose question has no answer */
 	SPF_NAMES_MAX = 10,        /* of an mx term, of the PTR set */
+	SPF_QUESTIONS_MAX = 1 + SPF_TERMS_MAX * (1 + SPF_NAMES_MAX) + 1 + (1 + SPF_NAMES_MAX), /* record, terms, exp, %{p} in exp */
 	SPF_RECORD_MAX = 8192,     /* a longer record is a permerror: §3.4 wants 450 octets */
-	SPF_VALUE_MAX = 512,       /* sender and HELO; longer ones are not checked */
+	SPF_LOCAL_MAX = 256,       /* octets of a local part that macros see: SMTP has 64 */
+	SPF_VALUE_MAX = SPF_LOCAL_MAX + 1 + DNS_NAME_MAX, /* octets of any value of a macro; no more are seen */
 	SPF_EXPLANATION_MAX = 400, /* octets kept of an explanation: it must fit a line of a reply */
 	SPF_TERM_MAX = 128,        /* octets kept of the term that decided, for people */
 };
@@ -79,11 +83,11 @@ struct spf_check {
 	size_t ip_n;
 	enum spf_identity identity;
 	struct str helo;            /* as the client said it */
-	struct str sender;          /* SPF_MAILFROM: the reverse path without <>; empty for the null one: then it is postmaster@helo (§2.4) */
+	struct str sender;          /* SPF_MAILFROM: the reverse path without <>; empty: the null one, postmaster@helo (§2.4) */
 	struct str receiver;        /* our name, for %{r} in explanations; may be empty */
 	int64_t now;                /* seconds since the epoch, for %{t} in explanations */
 	unsigned voids_max;         /* 0: SPF_VOIDS_MAX (§4.6.4 lets sites choose) */
-	bool explain;               /* fetch the domain's explanation of a fail (§6.2). Foreign text: never trusted, at most shown */
+	bool explain;               /* fetch the domain's explanation of a fail (§6.2): foreign text, at most to be shown */
 	/* out */
 	enum spf_result result;
 	bool by_helo;               /* it is the HELO name that was checked: the identity is HELO, or the sender is null */

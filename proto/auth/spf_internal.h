@@ -30,7 +30,7 @@ struct spf_run {
 	struct dns_answers *set;
 	const unsigned char *ip;    /* mapped IPv4 taken apart */
 	size_t ip_n;
-	char domain_as_given[SPF_VALUE_MAX + 1], sender[SPF_VALUE_MAX + sizeof "postmaster@"];
+	char domain_as_given[DNS_NAME_MAX + 1], sender[SPF_LOCAL_MAX + 1 + DNS_NAME_MAX + 1];
 	char ip_dotted[64], ip_text[64], now[24], validated[DNS_NAME_MAX + 1];
 	struct spf_values values;
 	bool p_counted;

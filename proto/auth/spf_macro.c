@@ -110,7 +110,7 @@ static void put_escaped(struct sink *k, struct str s, bool escape)
 /* The value in parts, perhaps reversed, its right-most ones, joined with dots (§7.3). */
 static void put_value(struct sink *k, const struct spf_macro *m, struct str value)
 {
-	uint16_t start[SPF_VALUE_MAX + sizeof "postmaster@" + 1];
+	uint16_t start[SPF_VALUE_MAX + 2];
 	size_t n = 0;
 	value.n = value.n > sizeof start / sizeof *start - 2 ? sizeof start / sizeof *start - 2 : value.n;
 	start[n++] = 0;

@@ -19,12 +19,13 @@ followed within the table. DO is what is done with every question for that name:
     big-udp       4000 octets by UDP, no TC    pointers      a name that is a loop of pointers
 As a program: python3 dnslab.py [PORT] < ZONE.json serves such a table until it is killed."""
 import json
-import random
 import socket
 import struct
 import sys
 import threading
 import time
+
+import pepsi
 
 TYPES = {"A": 1, "NS": 2, "CNAME": 5, "SOA": 6, "PTR": 12, "MX": 15, "TXT": 16, "AAAA": 28, "TLSA": 52}
 NUMBERS = {v: k for k, v in TYPES.items()}
@@ -81,9 +82,9 @@ class Lab:
         for _ in range(100):
             self.tcp = socket.socket()
             self.tcp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            self.tcp.bind(("127.0.0.1", port or random.randint(20000, 32000)))
             self.udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
             try:
+                self.tcp.bind(("127.0.0.1", port or pepsi.free_port()))
                 self.udp.bind(self.tcp.getsockname())
                 break
             except OSError:

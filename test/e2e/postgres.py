@@ -181,8 +181,6 @@ class Clock:
     they change to must be able to read the file."""
 
     def __init__(self, t):
-        if pepsi.SANITIZED:
-            raise pepsi.Skip("sanitizers want to be the first library that is loaded; so does the one that shifts clocks")
         library = os.path.join(os.path.dirname(pepsi.BIN), "test", "clock_shim.so")
         if not os.path.exists(library):
             raise pepsi.Skip("test/clock_shim.so was not built")
@@ -193,6 +191,8 @@ class Clock:
         self.file = open(self.path, "r+b", buffering=0)
         self.map = mmap.mmap(self.file.fileno(), 16)
         t.environment.update(LD_PRELOAD=library, PEPSI_CLOCK_SHIFT=self.path)
+        # it calls nothing but the kernel, so that it may come before the sanitizers' own library
+        t.environment["ASAN_OPTIONS"] += ":verify_asan_link_order=0"
 
     def shift(self, wall_s, mono_s=0):
         self.map[:] = struct.pack("=qq", int(wall_s), int(mono_s))

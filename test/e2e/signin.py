@@ -452,7 +452,7 @@ def storm(t):
     delays.sort()
     p99 = delays[int(len(delays) * 0.99) - 1] if len(delays) > 1 else delays[0]
     pepsi.say("      storm: %s; NOOP p99 %.1f ms of %d" % ({c: results.count(c) for c in sorted(set(results))}, p99 * 1000, len(delays)))
-    pepsi.check(pepsi.SANITIZED or p99 < 0.25, "NOOP p99 %.0f ms" % (p99 * 1000))
+    pepsi.check(p99 < 0.25 * pepsi.SLACK, "NOOP p99 %.0f ms" % (p99 * 1000))
 
 
 pepsi.main(__file__, [clients, scram_bindings, rules, throttled, tokens, certificates, child_killed, delayed, storm])

@@ -20,6 +20,7 @@ static struct str line(struct str *rest)
 /* One value: each part is searched for anew. */
 static void slow_value(struct buf *out, struct str value, const char *spec, size_t n, bool escape)
 {
+	static const char unreserved[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-._~"; /* RFC 3986 */
 	char delimiters[64] = ".";
 	size_t digits = 0, keep = 0, parts = 1, d = 0;
 	for (; digits < n && spec[digits] >= '0' && spec[digits] <= '9'; digits++)
@@ -41,7 +42,7 @@ static void slow_value(struct buf *out, struct str value, const char *spec, size
 			unsigned char c = (unsigned char)value.p[i];
 			if (c && strchr(delimiters, c))
 				part++;
-			else if (part == want && escape && !((c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c && strchr("-._~", c))))
+			else if (part == want && escape && !(c && strchr(unreserved, c)))
 				buf_addf(out, "%%%02X", c);
 			else if (part == want)
 				buf_addc(out, (char)c);
@@ -62,8 +63,8 @@ static void slow(struct buf *out, struct str spec, const struct spf_values *v)
 			continue;
 		}
 		char letter = (char)(spec.p[++i] | 0x20);
-		struct str value = letter == 's' ? v->s : letter == 'l' ? v->l : letter == 'o' ? v->o : letter == 'd' ? v->d : letter == 'p' ? v->p :
-			letter == 'h' ? v->h : letter == 'i' ? v->i : v->v;
+		struct str value = letter == 's' ? v->s : letter == 'l' ? v->l : letter == 'o' ? v->o : letter == 'd' ? v->d : v->v;
+		value = letter == 'p' ? v->p : letter == 'h' ? v->h : letter == 'i' ? v->i : value;
 		size_t end = i;
 		while (spec.p[end] != '}')
 			end++;

@@ -6,7 +6,8 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const struct spf_values values = { .s = STR_INIT("a.b@x.example.org"), .l = STR_INIT("a.b"), .o = STR_INIT("x.example.org"),
-	.d = STR_INIT("x.example.org"), .i = STR_INIT("192.0.2.1"), .p = STR_INIT("unknown"), .v = STR_INIT("in-addr"), .h = STR_INIT("h.example") };
+	.d = STR_INIT("x.example.org"), .i = STR_INIT("192.0.2.1"), .p = STR_INIT("unknown"), .v = STR_INIT("in-addr"),
+	.h = STR_INIT("h.example") };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -85,25 +85,41 @@ static void test_records(void **state)
 		const char *terms;
 		bool ok;
 	} cases[] = {
-		{ "", true }, { "  ", true }, { "-all", true }, { "ALL", true }, { "all:x.org", false }, { "all/8", false }, { "all.", false },
+		{ "", true }, { "  ", true }, { "-all", true }, { "ALL", true }, { "all:x.org", false },
+		{ "all/8", false }, { "all.", false },
 		{ "-", false }, { "--all", false }, { "\tall", false }, { "all\n", false }, { "\xc3\xa9", false },
-		{ "a", true }, { "a:", false }, { "a:x", false }, { "a:x.org", true }, { "a:x.org.", true }, { "a:x.org..", false },
-		{ "a:x.1", false }, { "a:x.1a", true }, { "a:x.-a", false }, { "a:x.a-", false }, { "a:x.a-b", true }, { "a:x.org:25", false },
-		{ "a/0", true }, { "a/32", true }, { "a/33", false }, { "a/032", false }, { "a/", false }, { "a//0", true }, { "a//128", true },
-		{ "a//129", false }, { "a/32//128", true }, { "a/32/128", false }, { "a//64/24", false }, { "a:x.org/24//64", true },
+		{ "a", true }, { "a:", false }, { "a:x", false }, { "a:x.org", true }, { "a:x.org.", true },
+		{ "a:x.org..", false },
+		{ "a:x.1", false }, { "a:x.1a", true }, { "a:x.-a", false }, { "a:x.a-", false }, { "a:x.a-b", true },
+		{ "a:x.org:25", false },
+		{ "a/0", true }, { "a/32", true }, { "a/33", false }, { "a/032", false }, { "a/", false },
+		{ "a//0", true }, { "a//128", true },
+		{ "a//129", false }, { "a/32//128", true }, { "a/32/128", false }, { "a//64/24", false },
+		{ "a:x.org/24//64", true },
 		{ "a:x/y.org/24", true }, { "a:x.org/a", false }, { "mx", true }, { "mx:%{d}", true }, { "mx:%{d}x", false },
-		{ "ptr", true }, { "ptr:x.org", true }, { "ptr/24", false }, { "exists", false }, { "exists:%{i}.x.org", true },
+		{ "ptr", true }, { "ptr:x.org", true }, { "ptr/24", false }, { "exists", false },
+		{ "exists:%{i}.x.org", true },
 		{ "exists:x.org/24", false }, { "include", false }, { "include:x.org", true }, { "include:x.org/24", false },
-		{ "ip4:1.2.3.4", true }, { "ip4:1.2.3.4/32", true }, { "ip4:1.2.3.4/33", false }, { "ip4:1.2.3", false }, { "ip4:1.2.3.04", false },
-		{ "ip4:1.2.3.4/", false }, { "ip4", false }, { "ip4:", false }, { "ip4:::1", false }, { "ip4:1.2.3.4//32", false },
-		{ "ip6:::1", true }, { "ip6:::1/128", true }, { "ip6:::1/129", false }, { "ip6:1.2.3.4", false }, { "ip6:::1/0", true },
-		{ "redirect=x.org", true }, { "redirect=", false }, { "redirect=x.org redirect=x.org", false }, { "?redirect=x.org", false },
-		{ "REDIRECT=x.org Redirect=y.org", false }, { "exp=x.org", true }, { "exp=x.org exp=y.org", false }, { "exp=", false },
-		{ "exp=%{c}", false }, { "other=", true }, { "other=%%", true }, { "other=%", false }, { "o-_.9=x", true }, { "9o=x", false },
-		{ "=x", false }, { "other=1 other=2", true }, { "other=\xc3\xa9", false }, { "moo", false }, { "ipv4:1.2.3.4", false },
-		{ "a:%{s}", true }, { "a:%{x}", false }, { "a:%{S}", true }, { "a:%{c}", false }, { "a:%{d0}", false }, { "a:%{d00}", false },
-		{ "a:%{d1}", true }, { "a:%{d99999999999999999999}", true }, { "a:%{dr}", true }, { "a:%{dR}", true }, { "a:%{d1r.-+,/_=}", true },
-		{ "a:%{dr1}", false }, { "a:%{d", false }, { "a:%{", false }, { "a:%", false }, { "a:%{}", false }, { "a:%{d!}", false },
+		{ "ip4:1.2.3.4", true }, { "ip4:1.2.3.4/32", true }, { "ip4:1.2.3.4/33", false },
+		{ "ip4:1.2.3", false }, { "ip4:1.2.3.04", false },
+		{ "ip4:1.2.3.4/", false }, { "ip4", false }, { "ip4:", false }, { "ip4:::1", false },
+		{ "ip4:1.2.3.4//32", false },
+		{ "ip6:::1", true }, { "ip6:::1/128", true }, { "ip6:::1/129", false }, { "ip6:1.2.3.4", false },
+		{ "ip6:::1/0", true },
+		{ "redirect=x.org", true }, { "redirect=", false }, { "redirect=x.org redirect=x.org", false },
+		{ "?redirect=x.org", false },
+		{ "REDIRECT=x.org Redirect=y.org", false }, { "exp=x.org", true }, { "exp=x.org exp=y.org", false },
+		{ "exp=", false },
+		{ "exp=%{c}", false }, { "other=", true }, { "other=%%", true }, { "other=%", false },
+		{ "o-_.9=x", true }, { "9o=x", false },
+		{ "=x", false }, { "other=1 other=2", true }, { "other=\xc3\xa9", false }, { "moo", false },
+		{ "ipv4:1.2.3.4", false },
+		{ "a:%{s}", true }, { "a:%{x}", false }, { "a:%{S}", true }, { "a:%{c}", false },
+		{ "a:%{d0}", false }, { "a:%{d00}", false },
+		{ "a:%{d1}", true }, { "a:%{d99999999999999999999}", true }, { "a:%{dr}", true }, { "a:%{dR}", true },
+		{ "a:%{d1r.-+,/_=}", true },
+		{ "a:%{dr1}", false }, { "a:%{d", false }, { "a:%{", false }, { "a:%", false }, { "a:%{}", false },
+		{ "a:%{d!}", false },
 		{ "a:%(d)", false }, { "a:x%%y%_z%-", true }, { "a:x%20y.org", false },
 	};
 	(void)state;
@@ -131,14 +147,20 @@ static void test_macros(void **state)
 		const char *spec, *want;
 	} cases[] = { /* the examples of §7.4 */
 		{ "%{s}", "strong-bad@email.example.com" }, { "%{o}", "email.example.com" }, { "%{d}", "email.example.com" },
-		{ "%{d4}", "email.example.com" }, { "%{d3}", "email.example.com" }, { "%{d2}", "example.com" }, { "%{d1}", "com" },
-		{ "%{dr}", "com.example.email" }, { "%{d2r}", "example.email" }, { "%{l}", "strong-bad" }, { "%{l-}", "strong.bad" },
-		{ "%{lr}", "strong-bad" }, { "%{lr-}", "bad.strong" }, { "%{l1r-}", "strong" }, { "%{ir}.%{v}._spf.%{d2}", "3.2.0.192.in-addr._spf.example.com" },
-		{ "%{lr-}.lp._spf.%{d2}", "bad.strong.lp._spf.example.com" }, { "%{lr-}.lp.%{ir}.%{v}._spf.%{d2}", "bad.strong.lp.3.2.0.192.in-addr._spf.example.com" },
+		{ "%{d4}", "email.example.com" }, { "%{d3}", "email.example.com" }, { "%{d2}", "example.com" },
+		{ "%{d1}", "com" },
+		{ "%{dr}", "com.example.email" }, { "%{d2r}", "example.email" }, { "%{l}", "strong-bad" },
+		{ "%{l-}", "strong.bad" },
+		{ "%{lr}", "strong-bad" }, { "%{lr-}", "bad.strong" }, { "%{l1r-}", "strong" },
+		{ "%{ir}.%{v}._spf.%{d2}", "3.2.0.192.in-addr._spf.example.com" },
+		{ "%{lr-}.lp._spf.%{d2}", "bad.strong.lp._spf.example.com" },
+		{ "%{lr-}.lp.%{ir}.%{v}._spf.%{d2}", "bad.strong.lp.3.2.0.192.in-addr._spf.example.com" },
 		{ "%{ir}.%{v}.%{l1r-}.lp._spf.%{d2}", "3.2.0.192.in-addr.strong.lp._spf.example.com" },
 		{ "%{d2}.trusted-domains.example.net", "example.com.trusted-domains.example.net" },
-		{ "%{p}.%{h}", "mx.example.org.mx.example.org" }, { "%{S}", "strong-bad%40email.example.com" }, { "%%%_%-", "% %20" },
-		{ "%{L-}x.", "strong.badx" }, { "%{d9999999999}", "email.example.com" }, { "%{s@}", NULL }, { "%{d,}", "email.example.com" },
+		{ "%{p}.%{h}", "mx.example.org.mx.example.org" }, { "%{S}", "strong-bad%40email.example.com" },
+		{ "%%%_%-", "% %20" },
+		{ "%{L-}x.", "strong.badx" }, { "%{d9999999999}", "email.example.com" }, { "%{s@}", NULL },
+		{ "%{d,}", "email.example.com" },
 	};
 	char out[DNS_NAME_MAX + 1];
 	(void)state;
@@ -202,19 +224,31 @@ static const char *const zone[] = {
 static void test_results(void **state)
 {
 	static const char *const cases[][3] = {
-		{ "198.51.100.1", "a@example.org", "pass" }, { "198.51.100.2", "a@example.org", "pass" }, { "192.0.2.15", "a@example.org", "pass" },
-		{ "192.0.2.16", "a@example.org", "fail" }, { "2001:db8::1", "a@example.org", "pass" }, { "2001:db8::2", "a@EXAMPLE.org.", "pass" },
-		{ "2001:db8::3", "a@example.org", "fail" }, { "::ffff:192.0.2.1", "a@example.org", "pass" }, { "::ffff:192.0.2.1", "@example.org", "pass" },
-		{ "1.1.1.1", "a@none.example", "none" }, { "1.1.1.1", "a@nodata.org", "none" }, { "1.1.1.1", "a@fail.org", "temperror" },
-		{ "1.1.1.1", "a@two.org", "permerror" }, { "1.1.1.1", "a@bad.org", "permerror" }, { "1.1.1.1", "a@org", "none" },
+		{ "198.51.100.1", "a@example.org", "pass" }, { "198.51.100.2", "a@example.org", "pass" },
+		{ "192.0.2.15", "a@example.org", "pass" },
+		{ "192.0.2.16", "a@example.org", "fail" }, { "2001:db8::1", "a@example.org", "pass" },
+		{ "2001:db8::2", "a@EXAMPLE.org.", "pass" },
+		{ "2001:db8::3", "a@example.org", "fail" }, { "::ffff:192.0.2.1", "a@example.org", "pass" },
+		{ "::ffff:192.0.2.1", "@example.org", "pass" },
+		{ "1.1.1.1", "a@none.example", "none" }, { "1.1.1.1", "a@nodata.org", "none" },
+		{ "1.1.1.1", "a@fail.org", "temperror" },
+		{ "1.1.1.1", "a@two.org", "permerror" }, { "1.1.1.1", "a@bad.org", "permerror" },
+		{ "1.1.1.1", "a@org", "none" },
 		{ "1.1.1.1", "a@[1.1.1.1]", "none" }, { "1.1.1.1", "a@a..org", "none" }, { "1.1.1.1", "a@", "none" },
-		{ "192.0.2.1", "a@inc.org", "pass" }, { "1.1.1.1", "a@inc.org", "softfail" }, { "192.0.2.1", "a@neg.org", "fail" },
-		{ "1.1.1.1", "a@neg.org", "pass" }, { "1.1.1.1", "a@incnone.org", "permerror" }, { "1.1.1.1", "a@incfail.org", "temperror" },
-		{ "192.0.2.1", "a@redir.org", "pass" }, { "1.1.1.1", "a@redirnone.org", "permerror" }, { "1.1.1.1", "a@self.org", "permerror" },
-		{ "1.1.1.1", "a@selfinc.org", "permerror" }, { "1.1.1.1", "a@afail.org", "temperror" }, { "1.1.1.1", "a@mxfail.org", "temperror" },
-		{ "198.51.100.2", "a@mxlater.org", "pass" }, { "1.1.1.1", "a@mxlater.org", "temperror" }, { "192.0.2.9", "a@ptrfail.org", "fail" },
-		{ "1.1.1.1", "joe@exists.org", "pass" }, { "2001:db8::1", "joe@exists.org", "pass" }, { "2001:db8::1", "six@exists.org", "fail" },
-		{ "1.1.1.1", "a@b\xc3\xbc" "cher.example", "pass" }, { "192.0.2.8", "a@ptr.org", "pass" }, { "192.0.2.7", "a@ptr.org", "fail" },
+		{ "192.0.2.1", "a@inc.org", "pass" }, { "1.1.1.1", "a@inc.org", "softfail" },
+		{ "192.0.2.1", "a@neg.org", "fail" },
+		{ "1.1.1.1", "a@neg.org", "pass" }, { "1.1.1.1", "a@incnone.org", "permerror" },
+		{ "1.1.1.1", "a@incfail.org", "temperror" },
+		{ "192.0.2.1", "a@redir.org", "pass" }, { "1.1.1.1", "a@redirnone.org", "permerror" },
+		{ "1.1.1.1", "a@self.org", "permerror" },
+		{ "1.1.1.1", "a@selfinc.org", "permerror" }, { "1.1.1.1", "a@afail.org", "temperror" },
+		{ "1.1.1.1", "a@mxfail.org", "temperror" },
+		{ "198.51.100.2", "a@mxlater.org", "pass" }, { "1.1.1.1", "a@mxlater.org", "temperror" },
+		{ "192.0.2.9", "a@ptrfail.org", "fail" },
+		{ "1.1.1.1", "joe@exists.org", "pass" }, { "2001:db8::1", "joe@exists.org", "pass" },
+		{ "2001:db8::1", "six@exists.org", "fail" },
+		{ "1.1.1.1", "a@b\xc3\xbc" "cher.example", "pass" }, { "192.0.2.8", "a@ptr.org", "pass" },
+		{ "192.0.2.7", "a@ptr.org", "fail" },
 		{ "192.0.2.8", "a@notptr.org", "fail" }, { "1.1.1.1", "j\xc3\xb6" "e@exists.org", "fail" },
 	};
 	(void)state;
@@ -238,6 +272,15 @@ static void test_identities(void **state)
 	run(&c, answer, zone);
 	assert_int_equal(c.result, SPF_NONE);
 	c.helo = STR("");
+	run(&c, answer, zone);
+	assert_int_equal(c.result, SPF_NONE);
+	char longer[1000]; /* what SMTP does not allow must not evade the check */
+	memset(longer, 'x', sizeof longer);
+	memcpy(longer + sizeof longer - 12, "@incnone.org", 12);
+	c.helo = c.sender = str_n(longer, sizeof longer);
+	run(&c, answer, zone);
+	assert_int_equal(c.result, SPF_PERMERROR);
+	c.sender = STR("x");
 	run(&c, answer, zone);
 	assert_int_equal(c.result, SPF_NONE);
 	c.ip_n = 0;
@@ -287,7 +330,6 @@ static struct dns_answer *answer_limits(zone_lines unused, struct str name, enum
 	static const char wanted[] = "\xc0\x00\x02\x01", other[] = "\xc0\x00\x02\x02";
 	char names[20][32], text[2048] = "v=spf1";
 	unsigned n = 0;
-	bool last = false;
 	(void)unused;
 	if (type == DNS_TXT && sscanf(name.p, "terms%u.org", &n) == 1) {
 		for (unsigned i = 0; i < n; i++)
@@ -341,9 +383,8 @@ static struct dns_answer *answer_limits(zone_lines unused, struct str name, enum
 	} else {
 		return dns_answer_new(name, type, DNS_NXDOMAIN, NULL, 0, 60, false);
 	}
-	last = type == DNS_TXT;
 	rr[0].data = str_from(text);
-	return last ? dns_answer_new(name, type, DNS_OK, rr, 1, 60, false) : NULL;
+	return dns_answer_new(name, type, DNS_OK, rr, 1, 60, false);
 }
 
 static void test_limits(void **state)
@@ -355,7 +396,8 @@ static void test_limits(void **state)
 		unsigned terms, voids;
 	} cases[] = {
 		{ "a@terms10.org", 1, "pass", 10, 0 }, { "a@terms11.org", 1, "permerror", 11, 0 },
-		{ "a@chain10.org", 1, "pass", 10, 0 }, { "a@chain11.org", 1, "permerror", 11, 0 }, { "a@chain4000000000.org", 1, "permerror", 11, 0 },
+		{ "a@chain10.org", 1, "pass", 10, 0 }, { "a@chain11.org", 1, "permerror", 11, 0 },
+		{ "a@chain4000000000.org", 1, "permerror", 11, 0 },
 		{ "a@redir10.org", 1, "pass", 10, 0 }, { "a@redir11.org", 1, "permerror", 11, 0 },
 		{ "a@void2.org", 1, "pass", 2, 2 }, { "a@void3.org", 1, "permerror", 3, 3 },
 		{ "a@mx9.org", 1, "pass", 1, 0 }, { "a@mx10.org", 1, "fail", 1, 0 }, { "a@mx11.org", 1, "permerror", 1, 0 },
@@ -411,7 +453,7 @@ static void harmful(const char *begin, const char *again, size_t octets, const c
 	double cpu = (double)(clock() - before) / CLOCKS_PER_SEC;
 	if (want && strcmp(spf_result_name(c.result), want))
 		fail_msg("%s%s…: %s (%s)", begin, again, spf_result_name(c.result), c.reason);
-	assert_true(questions <= 1 + SPF_TERMS_MAX * (1 + SPF_NAMES_MAX) + 1);
+	assert_true(questions <= SPF_QUESTIONS_MAX);
 	assert_true(cpu < 5); /* far above what it takes, for slow machines and sanitizers: work must not be squared */
 	buf_free(&harm);
 }
