@@ -27,6 +27,8 @@
 
 enum {
 	SCAN_MAX = 8192,         /* entries looked at in one go */
+	SCAN_USER_MAX = 1024,    /* … of one user: what one leaves there must not hide what others leave */
+	SCAN_USERS_MAX = 512,
 	ROUNDS_MAX = 1000,
 	BEGUN_S = 24 * 3600,     /* a file that is not finished after that never will be */
 	ENVELOPE_MAX = 8 << 20,  /* what a file may be larger than its message */
@@ -245,9 +247,17 @@ static enum fate fork_for(const struct run *r, int fd, const struct stat *st, co
 	}
 	if (pid < 0)
 		return FATE_LATER;
-	while (waitpid(pid, &status, 0) < 0)
-		if (errno != EINTR)
-			return FATE_LATER;
+	for (;;) {
+		if (waitpid(pid, &status, WUNTRACED) < 0) {
+			if (errno != EINTR)
+				return FATE_LATER;
+		} else if (WIFSTOPPED(status)) { /* it is its user's, who may stop it: not even its alarm would end it then */
+			log_warn(NULL, "event=drop-child-stopped uid=%u file=%s hint=\"killing it\"", (unsigned)st->st_uid, name);
+			kill(pid, SIGKILL);
+		} else {
+			break;
+		}
+	}
 	if (WIFEXITED(status) && (WEXITSTATUS(status) == FATE_DONE || WEXITSTATUS(status) == FATE_BROKEN))
 		return (enum fate)WEXITSTATUS(status);
 	if (!WIFEXITED(status))
@@ -328,6 +338,30 @@ static size_t in_turns(const struct run *r, struct entry *e, size_t n)
 	return kept;
 }
 
+/* How many of each user a scan has. */
+struct users {
+	size_t n;
+	struct {
+		uid_t uid;
+		unsigned n;
+	} of[SCAN_USERS_MAX];
+};
+
+/* May this scan have one more of them? */
+static bool one_more(struct users *u, uid_t uid, unsigned most)
+{
+	size_t i = 0;
+	while (i < u->n && u->of[i].uid != uid)
+		i++;
+	if (i == u->n) {
+		if (u->n == SCAN_USERS_MAX) /* these wait for the next round */
+			return false;
+		u->of[u->n++].uid = uid;
+		u->of[i].n = 0;
+	}
+	return u->of[i].n++ < most;
+}
+
 /* Names that are to be taken; whatever else lies there is put aside. */
 static size_t scan(struct run *r, struct entry *out)
 {
@@ -336,6 +370,8 @@ static size_t scan(struct run *r, struct entry *out)
 	const struct dirent *de;
 	size_t n = 0, seen = 0;
 	time_t now = time(NULL);
+	struct users users = { 0 };
+	unsigned most = r->round < SCAN_USER_MAX ? r->round : SCAN_USER_MAX;
 	if (!d) {
 		if (fd >= 0)
 			close(fd);
@@ -349,6 +385,8 @@ static size_t scan(struct run *r, struct entry *out)
 		if (!S_ISREG(st.st_mode)) {
 			put_aside(r, de->d_name, &st, "no plain file");
 		} else if (submit_drop_name_done(de->d_name)) {
+			if (!one_more(&users, st.st_uid, most))
+				continue;
 			struct entry *e = &out[n++];
 			snprintf(e->name, sizeof e->name, "%s", de->d_name);
 			e->uid = st.st_uid;

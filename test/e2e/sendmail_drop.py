@@ -189,6 +189,72 @@ def hostile(t):
     s.d.stop()
 
 
+def stopped(t):
+    """A user stops the process that submits for him, which runs as he does, and ends it whenever it comes again: others' mail goes on."""
+    s = Site(t)
+    s.d.stop()
+    s.ok("evil@example.test", stdin=b"\nevil\n", uid=other_user())
+    evil = os.path.join(s.drop, s.dropped()[0])
+    with open(evil, "rb") as f:
+        text = f.read()
+    os.unlink(evil)
+    s.ok("honest@example.test", stdin=b"\nhonest\n")
+    honest = os.path.join(t.dir, "honest")
+    os.rename(os.path.join(s.drop, s.dropped()[0]), honest)
+    s.d.start()
+    reactor = s.d.reactor_pid()
+    os.kill(reactor, signal.SIGSTOP)  # the submission takes as long as the test needs
+    with open(evil + "x", "wb") as f:
+        f.write(text)
+    os.chmod(evil + "x", 0o600)
+    if pepsi.ROOT:
+        os.chown(evil + "x", USER, USER)
+    os.rename(evil + "x", evil)
+
+    def submitter():
+        pids = [p for p in pepsi.proc_tree(s.d.process.pid) if pepsi.proc_comm(p) == "pepsi-pickup"]
+        return pids[1:] and pids[-1]
+    try:
+        child = pepsi.wait_for("the submitting process", submitter)
+        os.kill(child, signal.SIGSTOP)
+        os.rename(honest, os.path.join(s.drop, "m" + "a" * 32))
+        pepsi.wait_for("its end", lambda: child not in pepsi.proc_tree(s.d.process.pid), 20)
+    finally:
+        os.kill(reactor, signal.SIGCONT)
+    s.arrived("honest@example.test", 1)
+    s.arrived("evil@example.test", 1)  # tried again
+    s.emptied()
+    s.d.stop()
+
+
+def crowded(t):
+    """Thousands of one user's messages, none of which can be sent now, do not hide another's."""
+    if not pepsi.ROOT:
+        raise pepsi.Skip("one user alone: nobody to hide from")
+    s = Site(t, pepsi="LOCAL_DOMAINS = example.test later.test\n", more="[domain-later.test]\nRECIPIENTS = file:%s/missing\n" % t.dir)
+    s.d.stop()
+    s.ok("honest@example.test", stdin=b"\nhonest\n")
+    with open(os.path.join(s.drop, s.dropped()[0]), "rb") as f:
+        text = re.sub(rb"\nto [^\n]*", b"\nto x@later.test", f.read())
+    os.unlink(os.path.join(s.drop, s.dropped()[0]))
+    for i in range(20000):  # more than one look at the folder takes
+        name = os.path.join(s.drop, "m%032x" % random.getrandbits(128))
+        with open(name, "wb") as f:
+            f.write(text)
+        os.chown(name, USER, USER)
+    for _ in range(50):  # one that a look at the first 8192 misses
+        s.ok("honest@example.test", stdin=b"\nhonest\n")
+        mine = [n for n in os.listdir(s.drop)[:8192] if os.stat(os.path.join(s.drop, n)).st_uid != USER]
+        if not mine:
+            break
+        os.unlink(os.path.join(s.drop, mine[0]))
+    pepsi.check(not mine, "no message is out of sight")
+    s.d.start()
+    s.arrived("honest@example.test", 1)
+    pepsi.check(len(s.dropped()) >= 20000, "what cannot be sent now was taken away: %d" % len(s.dropped()))
+    s.d.stop()
+
+
 def no_room(t):
     """Nowhere to leave it: the program is told, with a code that says what."""
     s = Site(t)
@@ -214,4 +280,4 @@ def no_room(t):
     pepsi.check(code == EX_TEMPFAIL and out.startswith("421 "), "-bs: %d %r" % (code, out))
 
 
-pepsi.main(__file__, [while_away, killed, repeated, hostile, no_room])
+pepsi.main(__file__, [while_away, killed, repeated, hostile, stopped, crowded, no_room])
