@@ -82,6 +82,7 @@ def play(t, fusion):
     rng = random.Random(seed)
     journal = Journal(os.path.join(t.dir, "journal-%s" % fusion))
     stages, names = graph(rng, journal.path, fusion)
+    t.environment["ASAN_OPTIONS"] += ":handle_segv=0"  # a crash on purpose is no report
     d = pepsi.Pepsid(t, stages, pepsi="MODULE_PATH = %s\nALLOW_FUSION = %s\n" % (BUILT, fusion),
                      more="[pepsi-dispatch]\nPOLL_INTERVAL = 1 s\nLAUNCH_COOLDOWN = 1 s\n")
     sent, killed, n = set(), set(), 0
