@@ -15,6 +15,8 @@ void dkim_sig_check_from(struct dkim_sig *s, const struct dkim_fields *f)
 	bool more = true;
 	while (dkim_tags_item(&rest, &more, &name))
 		signed_ones += str_ieq(name, from_name);
+	if (s->kind != DKIM_SIGNATURE && (!there || !signed_ones))
+		return; /* RFC 8617 §4.1.2 leaves the choice of fields to the sealer */
 	if (!there)
 		dkim_sig_settle(s, DKIM_PERMERROR, "the message has no From");
 	else if (there > signed_ones) /* who reads it may be shown the one that is not signed (RFC 6376 §8.15) */

@@ -7,15 +7,17 @@ a tool writes its own clock into a signature. Test code: no network, nothing out
 import base64
 import ipaddress
 import json
-import os
+import types
 
 import dkim
 
 import mail_sign
 import spf_differential
 
+UNSERVED = "mail.unserved.invalid"  # no server answers for it
 APEX = ["test", "in-addr.arpa", "ip6.arpa"]
 THEN = 1609459200      # signatures are of 1 January 2021
+CLOCK = types.SimpleNamespace(time=lambda: THEN)  # dkimpy's, when it signs
 LONG_AGO, FAR = 1262304000, 4102444800
 GOOD, BAD_IP = "198.18.200.1", "198.18.201.1"
 CANONS = [(a, b) for a in ("simple", "relaxed") for b in ("simple", "relaxed")]
@@ -40,6 +42,14 @@ ORGS = {
     "noise": ["google-site-verification=xyz", "v=DMARC1; p=reject"],
 }
 SUBS = ["mail", "a.b", "deep.x.y"]
+
+# SPF as people write it; %(n)s is the name itself.
+ORDINARY = ["v=spf1 ip4:198.18.200.0/24 -all", "v=spf1 a mx -all", "v=spf1 mx ~all", "v=spf1 a:mail.%(n)s include:_spf.relay.test ~all", "v=spf1 redirect=_spf.relay.test",
+            "v=spf1 exists:%%{i}._ip.%(n)s -all", "v=spf1 ip6:2001:db8:aa::/48 ip4:198.18.203.0/25 ~all", "v=spf1 ptr:mx.test -all", "v=spf1 a/28 ?all", "v=spf1 -all", "v=spf1 ~all", "v=spf1 ?all",
+            "v=spf1 include:o0.test include:o1.test include:o6.test -all", "v=spf1 include:o12.test -include:o8.test ~all", "v=spf1 +mx/24 +a/24 -ip4:198.18.202.1 ?all",
+            "v=spf1 include:_missing.%(n)s -all", "v=spf1 exists:%%{l}.%%{d}._who.test ~all", "v=spf1 include:loop.%(n)s -all", "v=spf1 ip4:198.18.201.1 ip4:198.18.202.1 exp=why.%(n)s -all",
+            "v=spf1 a:unserved.invalid -all", None]
+CLIENTS = [GOOD, BAD_IP, "198.18.202.1", "198.18.203.77", "2001:db8:aa::1", "2001:db8:bb::1"]
 
 # Key records: what a record is made of, given the public part. The key it belongs to comes first.
 RECORDS = {
@@ -70,17 +80,37 @@ class World:
             self.host("%s.test" % org, "v=spf1 ip4:198.18.200.0/24 -all")
             for s in SUBS:
                 self.host("%s.%s.test" % (s, org), "v=spf1 include:%s.test ~all" % org)
+            self.add("rspamd._domainkey.%s.test" % org, "TXT", ["v=DKIM1; k=rsa; p=" + self.keys["rsa1024"].public])
         self.add("_dmarc.a.b.rej.test", "TXT", ["v=DMARC1; p=none"])
         self.add("_dmarc.mail.none.test", "TXT", ["v=DMARC1; p=reject; aspf=s"])
         self.host("relay.test", "v=spf1 a mx ?all")
         self.host("list.test", None)
         self.host("mx.test", "v=spf1 a -all")
+        for i, text in enumerate(ORDINARY):
+            n = "o%d.test" % i
+            self.host(n, text and text % {"n": n})
+            self.add("mail." + n, "A", "198.18.202.1")
+            self.add("198.18.202.1._ip." + n, "A", "127.0.0.2")
+            self.add("joe.%s._who.test" % n, "A", "127.0.0.2")
+            self.add("why." + n, "TXT", ["no mail from %{i}"])
+            self.add("loop." + n, "TXT", ["v=spf1 include:loop.%s -all" % n])
+        self.add("_spf.relay.test", "TXT", ["v=spf1 ip4:198.18.200.0/25 ip6:2001:db8:aa::/64 ?all"])
+        self.add("mx.test", "AAAA", "2001:db8:aa::1")
         self.universes = [self.universe(i) for i in range(UNIVERSES)]
         # as another server would have it: names of the mail hosts behind addresses, both ways
         self.add(ipaddress.ip_address(GOOD).reverse_pointer, "PTR", "mx.test")
 
     def add(self, name, kind, value):
         self.zone.setdefault(name.lower().rstrip("."), {}).setdefault(kind, []).append(value)
+
+    def names(self):
+        """The zone with the names that exist because others below them do."""
+        out = dict(self.zone)
+        for name in self.zone:
+            while "." in name:
+                name = name.split(".", 1)[1]
+                out.setdefault(name, {})
+        return out
 
     def host(self, name, spf):
         if not any(name.endswith(s) and name != s for s in self.zone):
@@ -192,7 +222,7 @@ def by_hand(w, message, d, odd):
     if what == "missing":
         kind = "missing"
     elif what == "refused":
-        d = "unserved.invalid"
+        d = UNSERVED
     elif what == "expired":
         tags = [("t", str(LONG_AGO - 100)), ("x", str(LONG_AGO))]
     elif what == "future":
@@ -247,6 +277,8 @@ def by_hand(w, message, d, odd):
 def sign_once(w, signers, message, author_domain):
     r = w.r
     d = r.choice([author_domain] * 4 + [".".join(author_domain.split(".")[-2:]), "list.test", "relay.test", "mail." + author_domain])
+    if b"s=rspamd" in message:  # its selector is always the same
+        signers = {k: v for k, v in signers.items() if k != "rspamd"}
     tool = r.choice(["hand", "hand", "odd", "odd", "odd", "dkimpy", "dkimpy"] + sorted(signers) * 2)
     if tool in ("hand", "odd"):
         field, made = by_hand(w, message, d, tool == "odd")
@@ -259,6 +291,8 @@ def sign_once(w, signers, message, author_domain):
                           identity=r.choice([None, None, ("ann@" + d).encode(), ("x@sub." + d).encode()]))
     else:
         field = signers[tool](message, d, s, w.keys[kind], c, ["from", "to", "subject", "date", "message-id"])
+        if not field:  # it would not
+            field, tool = mail_sign.sign(message, w.keys[kind], d, s, names(r), c), "hand"
     return field + message, tool + ":" + kind
 
 
@@ -376,9 +410,11 @@ def seal(w, message, broken):
 def make(w, signers, number):
     r = w.r
     w.used = set()
-    dkim.time.time = lambda: THEN
+    dkim.time = CLOCK
     org = r.choice(sorted(ORGS))
     domain = "%s.test" % org if r.random() < .6 else "%s.%s.test" % (r.choice(SUBS), org)
+    if r.random() < .02:
+        domain = UNSERVED
     author = r.choice(["ann@%s", "Ann@%s", "\"an n\"@%s"]) % r.choice([domain, domain, domain.upper()])
     message, made = compose(r, author), []
     for _ in range(r.choice([0, 1, 1, 1, 1, 2, 3])):
@@ -391,7 +427,10 @@ def make(w, signers, number):
     if r.random() < .15:
         message, how = seal(w, message, r.random() < .5)
         made.append(how)
-    if r.random() < .5:  # a sender whose SPF is the plain one
+    how = r.random()
+    if how < .25:
+        ip, sender, helo = r.choice(CLIENTS), "%s@o%d.test" % (r.choice(spf_differential.LOCALS), r.randrange(len(ORDINARY))), "mx.test"
+    elif how < .6:  # a sender whose SPF is that of the author, or of somebody we know
         sender = "%s@%s" % (r.choice(["ann", "bounce+x"]), r.choice([domain, domain, "%s.test" % org, "list.test", "relay.test", "bounce.%s" % domain]))
         ip, helo = r.choice([(GOOD, "mx.test")] * 2 + [(BAD_IP, "other.test"), ("198.18.202.1", domain)])
         if r.random() < .1:

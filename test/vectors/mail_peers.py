@@ -41,6 +41,8 @@ class Python:
     def lookup(self, name, kind, *_):
         name = name.lower().rstrip(".")
         if not served(name):
+            if "." not in name or name.startswith("["):  # a name that the root would not have
+                return []
             raise spf.TempError("no such zone")
         out = []
         for v in self.zone.get(name, {}).get(kind, []):
@@ -131,6 +133,8 @@ def write_zones(zone, folder):
     texts["test"].append("ns.test. IN A 127.0.0.1")
     for name, node in sorted(zone.items()):
         apex = next((a for a in mail_corpus.APEX if name.endswith("." + a)), None)
+        if not apex:  # names that cannot be looked up
+            continue
         for kind, values in sorted(node.items()):
             for v in values:
                 data = " ".join(quoted(s[i:i + 255]) for s in v for i in range(0, max(len(s), 1), 255)) if kind == "TXT" else \
@@ -143,7 +147,7 @@ def write_zones(zone, folder):
 
 class Nsd:
     def __init__(self, zone, folder):
-        self.port = free_port()
+        self.port, self.folder = free_port(), folder
         write_zones(zone, folder)
         with open(os.path.join(folder, "nsd.conf"), "w") as f:
             f.write('server:\n ip-address: 127.0.0.1@%d\n username: ""\n chroot: ""\n zonesdir: "%s"\n database: ""\n pidfile: "%s/nsd.pid"\n xfrdfile: "%s/xfrd"\n'
@@ -151,12 +155,35 @@ class Nsd:
             for a in mail_corpus.APEX:
                 f.write('zone:\n name: "%s"\n zonefile: "%s"\n' % (a, a))
         self.log = os.path.join(folder, "nsd.log")
-        self.p = subprocess.Popen([shutil.which("nsd", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin"), "-d", "-c", os.path.join(folder, "nsd.conf")],
-                                  stdout=subprocess.DEVNULL, stderr=open(self.log, "w"))
+        self.start()
+
+    def start(self):
+        with open(self.log, "w") as log:
+            self.p = subprocess.Popen([self.there(), "-d", "-c", os.path.join(self.folder, "nsd.conf")], stdout=subprocess.DEVNULL, stderr=log)
+        query = b"\x12\x34" + b"\0\0\0\1" + b"\0" * 6 + b"\4test\0\0\6\0\1"
+        deadline = time.monotonic() + 60
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+            s.settimeout(.2)
+            s.connect(("127.0.0.1", self.port))
+            while True:
+                try:
+                    s.send(query)
+                    if s.recv(512)[3] & 15 == 0:
+                        return
+                except OSError:
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        self.p.wait(.1)
+                if self.p.poll() is not None or time.monotonic() > deadline:
+                    raise SystemExit("nsd does not start:\n" + open(self.log).read()[-2000:])
+
+    def reload(self, zone):
+        self.close()
+        write_zones(zone, self.folder)
+        self.start()
 
     @staticmethod
     def there():
-        return shutil.which("nsd", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin") is not None
+        return shutil.which("nsd", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
 
     def close(self):
         self.p.terminate()
@@ -195,7 +222,8 @@ class Rspamd:
         conf = os.path.join(self.dir, "rspamd.conf")
         with open(conf, "w") as f:
             f.write(RSPAMD % {"dir": self.dir, "dns": dns, "port": self.port, "key": key, "level": os.environ.get("PEPSI_RSPAMD_LOG", "warning")})
-        self.p = subprocess.Popen([self.program(), "-f", "-i", "-c", conf], stdout=open(os.path.join(self.dir, "out"), "w"), stderr=subprocess.STDOUT)
+        with open(os.path.join(self.dir, "out"), "w") as out:
+            self.p = subprocess.Popen([self.program(), "-f", "-i", "-c", conf], stdout=out, stderr=subprocess.STDOUT)
         deadline = time.monotonic() + 120
         while True:
             try:
@@ -205,9 +233,8 @@ class Rspamd:
                 if self.p.poll() is not None or time.monotonic() > deadline:
                     raise SystemExit("rspamd does not start:\n" + "".join(open(os.path.join(self.dir, n)).read()[-2000:] for n in ("out", "log")
                                                                         if os.path.exists(os.path.join(self.dir, n))))
-                select_wait = self.p
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    select_wait.wait(.1)
+                    self.p.wait(.1)
 
     @staticmethod
     def program():
@@ -222,8 +249,9 @@ class Rspamd:
         c.close()
         return out
 
-    def sign(self, message):
-        """The signature that its dkim_signing would add, with CRLF; None: none."""
+    def __call__(self, message, domain, selector, key, canon, names):
+        """A signature by its module dkim_signing, as a signer of mail_corpus.make(); it takes the author's organization and a selector of its own. None: it
+        would not sign."""
         got = self.ask(message, "203.0.113.200", "mx.test", "").get("dkim-signature")
         got = got[0] if isinstance(got, list) else got
         return b"DKIM-Signature: " + got.replace("\r\n", "\n").replace("\n", "\r\n").encode() + b"\r\n" if got else None
