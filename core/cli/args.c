@@ -38,6 +38,12 @@ const struct cli_opt_info cli_opts[CLI_N_OPTS] = {
 	[CLI_RECIPIENTS_PER_HOUR] = { "recipients-per-hour", 0, "N", "limit" },
 	[CLI_RECIPIENTS_PER_DAY] = { "recipients-per-day", 0, "N", "limit" },
 	[CLI_DIRECT] = { "direct", 0, NULL, "ask with a resolver of its own, as the configuration says, not through pepsid" },
+	[CLI_IP] = { "ip", 0, "ADDRESS", "the client's address; default: that of our Received field on top" },
+	[CLI_HELO] = { "helo", 0, "NAME", "what the client called itself; default: likewise" },
+	[CLI_LISTENER] = { "listener", 0, "NAME", "the listener whose terms count; default: the one that took it, else the first for SMTP" },
+	[CLI_SERVER] = { "server", 0, "ADDRESS[:PORT]", "ask this name server instead of the configured ones; several with commas" },
+	[CLI_ID] = { "id", 0, "QUEUEID", "a message of the queue, with its envelope, instead of FILE" },
+	[CLI_AS_IS] = { "as-is", 0, NULL, "take nothing off the message: it has not been through this server" },
 };
 
 static int fail(char *err, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));

@@ -124,15 +124,16 @@ static bool body_holds(struct dkim_sig *s, const struct dkim_bodies *b, const st
 		return false;
 	}
 	if (s->pub.has_length && s->length > total) {
-		s->pub.raw = DKIM_FAIL;
+		s->pub.raw = s->pub.body = DKIM_FAIL;
 		dkim_sig_settle(s, DKIM_FAIL, "the body is shorter than l=");
 		return false;
 	}
 	if (s->body_hash.n != h->n_digest || memcmp(s->body_hash.p, h->digest, h->n_digest) != 0) {
-		s->pub.raw = DKIM_FAIL;
+		s->pub.raw = s->pub.body = DKIM_FAIL;
 		dkim_sig_settle(s, DKIM_FAIL, "the body is not what was signed");
 		return false;
 	}
+	s->pub.body = DKIM_PASS;
 	if (s->pub.has_length && s->length < total && !p->partial)
 		s->policy_why = "l= leaves a part of the body unsigned";
 	return true;
@@ -142,6 +143,7 @@ void dkim_sig_finish(struct dkim_sig *s, const struct dkim_bodies *b, const stru
 {
 	if (s->settled || !s->keyed)
 		return;
+	s->pub.headers = s->verified ? DKIM_PASS : DKIM_FAIL;
 	if (s->kind != DKIM_ARC_SEAL && s->hash < 0) {
 		dkim_sig_settle(s, DKIM_POLICY, "too many different body hashes");
 		return;
