@@ -89,7 +89,7 @@ static const struct pepsi_option listener[] = {
 	INT("MAX_RECIPIENTS", 0, "1000", 100, 100000, "recipients in one transaction; RFC 5321 wants at least 100"),
 	INT("MAX_CONNECTIONS", 0, "1000", 1, 100000, "sessions at once; more get 421"),
 	INT("MAX_CONNECTIONS_PER_ADDRESS", 0, "50", 1, 100000,
-	    "sessions at once from one address (IPv6: one /64) outside RELAY_NETWORKS"),
+	    "sessions at once from one address (IPv6: one /64) outside RELAY_NETWORKS; PROTOCOL local: of one user, root excepted"),
 	INT("MAX_CONNECTIONS_PER_NETWORK", 0, "200", 0, 1000000, "the same from one network (IPv4 /24, IPv6 /64); 0: no limit"),
 	INT("RESERVED_CONNECTIONS", 0, "50", 0, 100000,
 	    "of MAX_CONNECTIONS, half at most: kept for clients in LIMIT_EXEMPT, so that a crowd of strangers does not shut them out"),
@@ -243,6 +243,9 @@ static const struct pepsi_option pepsi_signin[] = {
 	LIST("OAUTH_AUDIENCE", 0, NULL, NULL, "the tokens' aud must hold one of these"),
 	LIST("OAUTH_SCOPE", 0, NULL, NULL, "the tokens' scope must hold all of these; told to clients whose token is refused"),
 	STRING("OAUTH_NAME_CLAIM", 0, "email", "what in a token is the account's name: email (then verified), sub, preferred_username, username"),
+	BOOL("OAUTH_EMAIL_UNSTATED", 0, "NO",
+	    "OAUTH_NAME_CLAIM = email: also tokens that do not say whether the address is verified (email_verified); only where the server gives nobody an "
+	    "address that is not his"),
 	LIST("OAUTH_ALGORITHMS", 0, "RS256 ES256 EdDSA", "RS256 ES256 EdDSA", "signatures that are taken"),
 	STRING("OAUTH_DISCOVERY", 0, NULL, "the URL of the OpenID configuration that clients are told of (RFC 7628 3.2.2)"),
 	BOOL("CERTIFICATE_EMAIL", 0, "NO", "EXTERNAL: the e-mail address in a client certificate that TLS_CLIENT_CA vouches for is the account, also "
