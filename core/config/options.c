@@ -231,6 +231,8 @@ static const struct pepsi_option pepsi_signin[] = {
 	INT("MESSAGES_PER_DAY", 0, "0", 0, 2147483647, "the same for a day"),
 	INT("RECIPIENTS_PER_HOUR", 0, "0", 0, 2147483647, "recipients of all messages of such an account"),
 	INT("RECIPIENTS_PER_DAY", 0, "0", 0, 2147483647, "the same for a day"),
+	CHOICE("CAP_NOTICES", 0, "both", "both owner postmaster none", "who is told, once in an account's hour, that its mail is held for these limits; "
+	    "postmaster about 20 accounts in an hour at most. The log has all"),
 	INT("COUNTED", 0, "20000", 100, 10000000, "accounts whose messages are counted against these limits at once"),
 	STRING("USER", 0, "pepsi-config", "account of the admin child when started as root; where there is no such account and none is "
 	    "set: that of [pepsi] USER"),

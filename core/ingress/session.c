@@ -163,6 +163,8 @@ void session_free(struct session *s)
 	free(s->identity);
 	if (in->sweep_at == s)
 		in->sweep_at = s->next;
+	if (in->drain_at == s)
+		in->drain_at = s->next;
 	if (s->prev)
 		s->prev->next = s->next;
 	else
