@@ -1,7 +1,7 @@
 /* What a pre-acceptance stage made of a message, held against what a message may be, and put in its place. The worker runs
  * code that is not ours: nothing it says is believed. */
 #include "before_internal.h"
-#include "json.h"
+#include "base/json.h"
 
 #include "net/parcel.h"
 

@@ -1,6 +1,6 @@
 /* What json_object_fault() lets pass, a strict parser takes as an object: whole, no deeper than the workers read, without NUL and with
  * finite numbers. (It may refuse more than that parser: what only PostgreSQL refuses.) */
-#include "ingress/json.h"
+#include "base/json.h"
 
 #include <json-c/json.h>
 #include <math.h>
