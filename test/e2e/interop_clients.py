@@ -1,5 +1,5 @@
 """Other people's programs as clients: swaks, curl, msmtp and Python's smtplib; Postfix, Exim (CHUNKING) and OpenSMTPD as servers that
-relay through ours; the recorded dialogues of mail programs. Over plain connections, STARTTLS and implicit TLS, with sign-in. What each sends
+relay through ours; dialogues of mail programs that were not recorded, but are known (mail_programs.py has recorded ones). Over plain connections, STARTTLS and implicit TLS, with sign-in. What each sends
 must reach the next hop octet for octet, with the right trace, and with what it asked for in the envelope."""
 import base64
 import os
@@ -216,7 +216,7 @@ SIGN = b64("\0alice\0" + PASSWORD)
 # What mail programs say, in their order and spelling: (client line, code, pattern in the reply). TLS: the handshake;
 # DATA: the message and its end. @ behind SIZE= is the size.
 DIALOGUES = {
-    "Thunderbird, STARTTLS, AUTH PLAIN with initial response": ("submission", [
+    "An older Thunderbird, STARTTLS, AUTH PLAIN with initial response": ("submission", [
         ("EHLO [127.0.0.1]", 250, "STARTTLS"), ("STARTTLS", 220, ""), "TLS", ("EHLO [127.0.0.1]", 250, "AUTH .*PLAIN"), ("AUTH PLAIN " + SIGN, 235, ""),
         ("MAIL FROM:<alice@example.test> BODY=8BITMIME SIZE=@", 250, ""), ("RCPT TO:<rcpt@far.test>", 250, ""), ("DATA", 354, ""), "DATA", ("QUIT", 221, "")]),
     "Evolution, implicit TLS, AUTH PLAIN in two steps": ("submissions", [

@@ -1,23 +1,30 @@
 """Mail programs that people use. Those that are installed here and can be told to send without a hand on them send a message with everything
 in it that is hard (a subject and names in other scripts, 8-bit text, lines of dots, attachments, To, Cc and Bcc) through our submission
-listeners; it must come to the next hop whole. And the dialogues that they, and some that need a screen, once had with us (test/e2e/dialogues,
-recorded with --record) are said again: as they were, each turn at once, and octet for octet."""
+listeners; it must come to the next hop whole. And the dialogues that they, and some that need a screen, once had with us (test/e2e/dialogues)
+are said again: as they were, each turn at once, and octet for octet.
+
+    mail_programs.py --record [FUNCTION…]         writes the dialogues of those programs anew
+    mail_programs.py --record by_hand PACKAGE     for a program with a screen: says where to send, and keeps what it says until it is interrupted"""
 import email
 import email.policy
 import os
 import random
 import subprocess
 import sys
+import time
 
 import dialogue
 import pepsi
 from relaysite import PASSWORD, USER, Site
 
 RECORD = "--record" in sys.argv
+BY_HAND = None
 if RECORD:
     sys.argv.remove("--record")
+    if sys.argv[1:2] == ["by_hand"]:
+        BY_HAND = sys.argv.pop()
 
-TO, CC, BCC = ("rcpt@far.test", "zweite.empf\u00e4nger@far.test".encode("ascii", "ignore").decode()), "third+tag@far.test", "hidden@far.test"
+TO, CC, BCC = ("rcpt@far.test", "second@far.test"), "third+tag@far.test", "hidden@far.test"
 SUBJECT = "Gr\u00fc\u00dfe \u2014 \u65e5\u672c\u8a9e, mit Anh\u00e4ngen"
 TEXT = (".\n..\n.three\nFrom here on\n>From there\nblanks \t\n\nna\u00efve caf\u00e9 \u2014 \u65e5\u672c\u8a9e\nBDAT 5 LAST\nQUIT\n" + "long " * 150 + "\n.dot\nthe end\n")
 ATTACHED = random.Random(1).randbytes(3000) + b"\r\n.\r\n\n.\n\0\r"
@@ -82,23 +89,26 @@ class Desk:
             files = [p.get_payload(decode=True) for p in parsed.iter_attachments()]
             pepsi.check(ATTACHED in files, "%s: attachments of %s octets" % (token, [len(f or b"") for f in files]))
         if RECORD and name:
-            events = pepsi.wait_for("the dialogue's end", lambda: self.recorder.dialogues, 20)[-1]
-            version = subprocess.run(["dpkg-query", "-W", "-f", "${Version}", package], stdout=subprocess.PIPE).stdout.decode()
-            with open("/etc/os-release") as f:
-                system = [line.split("=")[1].strip().strip('"') for line in f if line.startswith("PRETTY_NAME")][0]
-            dialogue.write(name, "%s %s" % (package, version), system, listener, events)
+            keep(name, package, listener, pepsi.wait_for("the dialogue's end", lambda: self.recorder.dialogues, 20)[-1])
         return m
+
+
+def keep(name, package, listener, events):
+    version = subprocess.run(["dpkg-query", "-W", "-f", "${Version}", package], stdout=subprocess.PIPE).stdout.decode()
+    with open("/etc/os-release") as f:
+        system = [line.split("=")[1].strip().strip('"') for line in f if line.startswith("PRETTY_NAME")][0]
+    dialogue.write(name, "%s %s" % (package, version), system, listener, events)
 
 
 def sign_in_url(scheme, port):
     return "%s://alice@localhost:%d" % (scheme, port)
 
 
-def with_mutts(t, program):
+def with_mutts(t, program, more=()):
     """neomutt and mutt: one family, two ways in TLS (GnuTLS both in Debian)."""
     pepsi.need(program)
     desk = Desk.of(t)
-    for scheme, listener, mech in (("smtp", "submission", "plain"), ("smtps", "submissions", "login"), ("smtps", "submissions", "scram-sha-256")):
+    for scheme, listener, mech in (("smtp", "submission", "plain"), ("smtps", "submissions", "login"), *more):
         token = desk.site.token(program)
         rc = desk.put("%src" % program, "set from=%s\nset realname=\"Alice \u00c4rmel\"\nset use_envelope_from=yes\nset smtp_url=%s/\nset smtp_pass=\"%s\"\n"
                       "set smtp_authenticators=%s\nset ssl_ca_certificates_file=%s\nset ssl_force_tls=yes\nset copy=no\nmy_hdr X-Token: %s\n"
@@ -113,7 +123,7 @@ def with_neomutt(t):
 
 
 def with_mutt(t):
-    with_mutts(t, "mutt")
+    with_mutts(t, "mutt", [("smtps", "submissions", "scram-sha-256")])
 
 
 def with_s_nail(t):
@@ -148,6 +158,23 @@ def with_git(t):
             desk.arrived(token, TO + (CC, BCC), whole=False, name=i and "git-send-email-" + listener, package="git-email", listener=listener)
 
 
+def by_hand(t):
+    desk, recorders = Desk.of(t), {}
+    for listener in ("submission", "submissions"):
+        desk.port(listener)
+        recorders[listener] = desk.recorder
+    pepsi.say("      localhost, STARTTLS at port %d, TLS at port %d; the name is alice, the password \"%s\", the sender %s, the authority %s"
+              % (recorders["submission"].port, recorders["submissions"].port, PASSWORD, USER, desk.site.ca.cert))
+    kept = dict.fromkeys(recorders, 0)
+    while True:
+        time.sleep(0.5)
+        for listener, r in recorders.items():
+            for events in r.dialogues[kept[listener]:]:
+                kept[listener] += 1
+                keep("%s-%s-%d" % (BY_HAND, listener, kept[listener]), BY_HAND, listener, events)
+                pepsi.say("      a dialogue of %d events" % len(events))
+
+
 def said_again(t):
     """The dialogues of test/e2e/dialogues, each three times."""
     site = Site.of(t)
@@ -171,4 +198,4 @@ def nothing_left(t):
     site.d.stop()
 
 
-pepsi.main(__file__, [with_neomutt, with_mutt, with_s_nail, with_git, said_again, nothing_left])
+pepsi.main(__file__, [by_hand] if BY_HAND else [with_neomutt, with_mutt, with_s_nail, with_git, said_again, nothing_left])
