@@ -1,6 +1,7 @@
 """Other people's programs as clients: swaks, curl, msmtp and Python's smtplib; Postfix, Exim (CHUNKING) and OpenSMTPD as servers that
-relay through ours; dialogues of mail programs that were not recorded, but are known (mail_programs.py has recorded ones). Over plain connections, STARTTLS and implicit TLS, with sign-in. What each sends
-must reach the next hop octet for octet, with the right trace, and with what it asked for in the envelope."""
+relay through ours; dialogues of mail programs that were not recorded, but are known (recorded ones: mail_programs.py). Over plain connections,
+STARTTLS and implicit TLS, with sign-in. What each sends must reach the next hop octet for octet, with the right trace, and with what it asked
+for in the envelope."""
 import base64
 import os
 import re
