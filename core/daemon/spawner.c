@@ -155,7 +155,7 @@ static void end_recursor(struct spawner *s)
 	if (!s->recursor.pid)
 		return;
 	s->recursor_ended = true;
-	kill(s->recursor.pid, SIGTERM);
+	kill(s->recursor.pid, SIGKILL); /* it may be one that hangs */
 }
 
 /* ---- the reactor */

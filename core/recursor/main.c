@@ -27,6 +27,7 @@ enum {
 	IDLE_S = 30,             /* a connection that asks nothing, or whose question is not answered */
 	DESCRIPTORS = 8192,
 	BOGUS_LINES = 20,        /* lines about bogus answers in a minute */
+	COUNTS_S = 600,          /* a line with what was done, when something was */
 };
 
 struct peer {
@@ -190,6 +191,24 @@ static int bind_socket(void)
 	return rc;
 }
 
+static void tell_counts(void)
+{
+	static uint64_t told;
+	if (told == r.asked + r.refused)
+		return;
+	told = r.asked + r.refused;
+	log_info(NULL, "event=recursor-counts asked=%llu secure=%llu bogus=%llu failed=%llu refused=%llu open=%u", (unsigned long long)r.asked,
+	    (unsigned long long)r.secure, (unsigned long long)r.bogus, (unsigned long long)r.failed, (unsigned long long)r.refused, r.n_questions);
+}
+
+static void on_counts(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	(void)arg;
+	tell_counts();
+}
+
 static void on_term(evutil_socket_t sig, short what, void *arg)
 {
 	(void)sig;
@@ -211,7 +230,8 @@ static void raise_limits(void)
 int recursor_main(const struct recursor_params *p)
 {
 	struct config *c = config_thaw(p->blob);
-	struct event *term;
+	struct timeval counts = { .tv_sec = COUNTS_S };
+	struct event *term, *tick;
 	r.params = p;
 	TAILQ_INIT(&r.peers);
 	signal(SIGPIPE, SIG_IGN);
@@ -224,12 +244,12 @@ int recursor_main(const struct recursor_params *p)
 	config_free(c);
 	term = evsignal_new(r.base, SIGTERM, on_term, NULL);
 	r.listener = event_new(r.base, r.fd, EV_READ | EV_PERSIST, on_connect, NULL);
-	if (!term || event_add(term, NULL) || !r.listener || event_add(r.listener, NULL))
+	tick = event_new(r.base, -1, EV_PERSIST, on_counts, NULL);
+	if (!tick || event_add(tick, &counts) || !term || event_add(term, NULL) || !r.listener || event_add(r.listener, NULL))
 		return 1;
 	log_info(NULL, "event=recursor-ready");
 	event_base_dispatch(r.base);
-	log_info(NULL, "event=recursor-ended asked=%llu secure=%llu bogus=%llu failed=%llu refused=%llu", (unsigned long long)r.asked,
-	    (unsigned long long)r.secure, (unsigned long long)r.bogus, (unsigned long long)r.failed, (unsigned long long)r.refused);
+	tell_counts();
 	library_end();
 	return r.status;
 }
