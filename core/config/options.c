@@ -89,7 +89,7 @@ static const struct pepsi_option listener[] = {
 	INT("MAX_RECIPIENTS", 0, "1000", 100, 100000, "recipients in one transaction; RFC 5321 wants at least 100"),
 	INT("MAX_CONNECTIONS", 0, "1000", 1, 100000, "sessions at once; more get 421"),
 	INT("MAX_CONNECTIONS_PER_ADDRESS", 0, "50", 1, 100000,
-	    "sessions at once from one address (IPv6: one /64) outside RELAY_NETWORKS"),
+	    "sessions at once from one address (IPv6: one /64) outside RELAY_NETWORKS; PROTOCOL local: of one user, root excepted"),
 	INT("MAX_CONNECTIONS_PER_NETWORK", 0, "200", 0, 1000000, "the same from one network (IPv4 /24, IPv6 /64); 0: no limit"),
 	INT("RESERVED_CONNECTIONS", 0, "50", 0, 100000,
 	    "of MAX_CONNECTIONS, half at most: kept for clients in LIMIT_EXEMPT, so that a crowd of strangers does not shut them out"),
@@ -187,6 +187,9 @@ static const struct pepsi_option pepsi_sendmail[] = {
 	    "local; such a section, with or without BIND, sets its limits"),
 	BOOL("DROP", 0, "YES", "let users leave messages in STATE_DIR/submit/drop while pepsid does not answer; they are taken from there as soon as it does"),
 	INT("DROP_ROUND", 0, "1000", 1, 100000, "messages of one user that are taken from there before others' turn comes"),
+	INT("DROP_USER_FILES", 0, "50000", 0, INT64_C(1) << 40,
+	    "files that one user may have there once everything that could be taken was; more are removed. Root is not counted; 0: no limit"),
+	SIZE("DROP_USER_SIZE", 0, "4 GiB", 0, INT64_C(1) << 50, "the same for what they take of the disk"),
 	INT("DROP_KEEP_BAD", 0, "100", 0, 100000, "files there that are no messages are kept in STATE_DIR/submit/bad, so many at most; more are removed"),
 };
 
@@ -228,6 +231,8 @@ static const struct pepsi_option pepsi_signin[] = {
 	INT("MESSAGES_PER_DAY", 0, "0", 0, 2147483647, "the same for a day"),
 	INT("RECIPIENTS_PER_HOUR", 0, "0", 0, 2147483647, "recipients of all messages of such an account"),
 	INT("RECIPIENTS_PER_DAY", 0, "0", 0, 2147483647, "the same for a day"),
+	CHOICE("CAP_NOTICES", 0, "both", "both owner postmaster none", "who is told, once in an account's hour, that its mail is held for these limits; "
+	    "postmaster about 20 accounts in an hour at most. The log has all"),
 	INT("COUNTED", 0, "20000", 100, 10000000, "accounts whose messages are counted against these limits at once"),
 	STRING("USER", 0, "pepsi-config", "account of the admin child when started as root; where there is no such account and none is "
 	    "set: that of [pepsi] USER"),
@@ -243,6 +248,9 @@ static const struct pepsi_option pepsi_signin[] = {
 	LIST("OAUTH_AUDIENCE", 0, NULL, NULL, "the tokens' aud must hold one of these"),
 	LIST("OAUTH_SCOPE", 0, NULL, NULL, "the tokens' scope must hold all of these; told to clients whose token is refused"),
 	STRING("OAUTH_NAME_CLAIM", 0, "email", "what in a token is the account's name: email (then verified), sub, preferred_username, username"),
+	BOOL("OAUTH_EMAIL_UNSTATED", 0, "NO",
+	    "OAUTH_NAME_CLAIM = email: also tokens that do not say whether the address is verified (email_verified); only where the server gives nobody an "
+	    "address that is not his"),
 	LIST("OAUTH_ALGORITHMS", 0, "RS256 ES256 EdDSA", "RS256 ES256 EdDSA", "signatures that are taken"),
 	STRING("OAUTH_DISCOVERY", 0, NULL, "the URL of the OpenID configuration that clients are told of (RFC 7628 3.2.2)"),
 	BOOL("CERTIFICATE_EMAIL", 0, "NO", "EXTERNAL: the e-mail address in a client certificate that TLS_CLIENT_CA vouches for is the account, also "

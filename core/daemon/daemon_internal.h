@@ -7,9 +7,10 @@
  *   inherited.c sockets that systemd passed
  *   grant.c     what a reload needs root for: new sockets, renewed keys
  *   reactor.c   wires ingress, dispatcher and admin to one event loop
+ *   memory.c    free memory back to the kernel
  *   signin.c    the admin child beside the reactor
  *   recursor.c  the resolving child, where there is one
- *   pickup.c    the drop folder of local submission, taken message by message
+ *   pickup.c    the drop folder of local submission, taken message by message; pickup_scan.c: what lies there, and how much may
  *   channel.c   the messages between spawner and reactor */
 #ifndef PEPSI_DAEMON_INTERNAL_H
 #define PEPSI_DAEMON_INTERNAL_H

@@ -65,6 +65,19 @@ enum used {
 	USED_N
 };
 
+/* Which deadline ended a session; the label of pepsi_smtp_deadline_total. */
+enum deadline {
+	DEADLINE_COMMAND, /* COMMAND_TIMEOUT */
+	DEADLINE_MESSAGE, /* COMMAND_TIMEOUT and MIN_DATA_RATE: a message that comes too slowly */
+	DEADLINE_SESSION, /* SESSION_TIMEOUT */
+	DEADLINE_TLS,     /* COMMAND_TIMEOUT, for a handshake */
+	DEADLINE_PROXY,   /* no PROXY header in time */
+	DEADLINE_ANSWER,  /* ours: the database has not answered */
+	DEADLINE_N
+};
+
+extern const char *const deadline_names[DEADLINE_N];
+
 struct ingress {
 	struct event_base *base;
 	const struct config *config; /* until the start only */
@@ -106,7 +119,6 @@ struct ingress {
 	int64_t queue_us;            /* when it was asked last */
 	bool queue_asked;
 	struct spool_house house;
-	size_t peak;                 /* of memory for sessions and messages, seen at a tick since it was last given back */
 
 	struct event *tick;          /* once a second: deadlines, free space */
 	struct event *sweep;         /* goes on with looking at deadlines, from sweep_at */
@@ -121,6 +133,8 @@ struct ingress {
 	int64_t certificates_us;     /* when their ends were looked at last */
 	bool draining;
 	struct event *drain_end;
+	struct event *drain_turn;    /* goes on with ending idle sessions, from drain_at */
+	struct session *drain_at;
 	void (*drained)(void *);
 	void *drained_arg;
 
@@ -131,7 +145,7 @@ struct ingress {
 
 	/* counters since start */
 	uint64_t iprev[IPREV_PERMERROR + 1];
-	uint64_t connections, accepted, octets, rejected[REFUSED_N], timeouts, tls, tls_failed, tls_resumed, orphans,
+	uint64_t connections, accepted, octets, rejected[REFUSED_N], timeouts, deadlines[DEADLINE_N], tls, tls_failed, tls_resumed, orphans,
 	    proxied_total, used[USED_N], held_for_sender, local_accepted, local_repeats;
 };
 

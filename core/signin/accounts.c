@@ -377,7 +377,7 @@ static void handle(struct peer *p, const struct wire_account_request *r)
 	p->name[0] = 0;
 	if ((r->name.n || r->op != WIRE_ACCOUNT_LIST) && wire_signin_name(r->name, p->name) < 0) {
 		refuse(p, "\"%.*s\" cannot be an account's name: wanted are 1 to %d octets of UTF-8 without blanks, quotation marks, "
-		    "backslashes and control characters", STR_ARG(r->name), WIRE_SIGNIN_NAME_MAX);
+		    "backslashes and control characters, and \"" WIRE_SIGNIN_NAME_RESERVED "\" at the front is kept for users of this machine", STR_ARG(r->name), WIRE_SIGNIN_NAME_MAX);
 		return;
 	}
 	switch (r->op) {
