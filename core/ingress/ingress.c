@@ -425,6 +425,12 @@ void ingress_dns(struct ingress *in, struct net_dns *dns)
 	in->dns = dns;
 }
 
+void ingress_workers_changed(struct ingress *in, const struct config *c)
+{
+	if (in->before)
+		before_configure(in->before, c);
+}
+
 void ingress_recipients_changed(struct ingress *in)
 {
 	if (in->recipients)
