@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <strings.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 const char *auth_action(enum vet_action a)
@@ -88,6 +89,16 @@ static int read_terms(struct auth_check *k)
 	return 0;
 }
 
+/* Does pepsid's resolving child (BACKEND = libunbound) listen to us? */
+static bool child_hears(const struct net_dns_server *s)
+{
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	bool ok = fd >= 0 && (connect(fd, (const struct sockaddr *)&s->ss, s->n) == 0 || errno == EPROTOTYPE || errno == EAGAIN);
+	if (fd >= 0)
+		close(fd);
+	return ok;
+}
+
 /* [pepsi-dns], or --server instead of its servers. */
 static int read_servers(struct auth_check *k)
 {
@@ -96,6 +107,11 @@ static int read_servers(struct auth_check *k)
 	char err[256];
 	if (resolve_settings(k->conf, &k->dns, err, sizeof err))
 		return cli_fail("%s", err);
+	if (!list && k->dns.n_servers && k->dns.server[0].local && !child_hears(&k->dns.server[0])) {
+		fprintf(stderr, "pepsi: pepsid's resolver (BACKEND = libunbound) cannot be asked: asking the servers of the configuration or of resolv.conf\n");
+		if (config_set(k->conf, "pepsi-dns", "BACKEND", "servers") || resolve_settings(k->conf, &k->dns, err, sizeof err))
+			return cli_fail("%s", err);
+	}
 	if (!list)
 		return 0;
 	k->dns.resolv_conf[0] = 0;

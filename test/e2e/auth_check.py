@@ -160,8 +160,12 @@ def main(t):
     what_is_queued(t, w, signed)
     what_cannot_be(t, w, path)
     w.d.stop()
-    # without a daemon, and without a configuration
+    # without a daemon, also where its own child would have resolved, and without a configuration
     check(w, path)
+    with open(w.d.config, "rb") as f:
+        conf = put(t, "child.conf", f.read().replace(b"[pepsi-dns]\n", b"[pepsi-dns]\nBACKEND = libunbound\n"))
+    r = subprocess.run([os.path.join(pepsi.BIN, "pepsi"), "-c", conf, "auth-check", path], capture_output=True, text=True, timeout=60 * pepsi.PATIENCE)
+    pepsi.check(r.returncode == 0 and "(BACKEND = libunbound) cannot be asked" in r.stderr, "%d %s%s" % (r.returncode, r.stdout, r.stderr))
     r = subprocess.run([os.path.join(pepsi.BIN, "pepsi-auth-check"), put(t, "plain", signed), "--ip", "192.0.2.9", "--helo", "client.test", "--from", "<>", "--server", servers],
                        capture_output=True, text=True, timeout=60 * pepsi.PATIENCE, env={k: v for k, v in os.environ.items() if k != "PEPSI_CONFIG"})
     pepsi.check(r.returncode == 0 and "DKIM signature 1 of d=pass.test s=s: pass" in r.stdout, "%d %s%s" % (r.returncode, r.stdout, r.stderr))
