@@ -10,6 +10,7 @@
 #include "dispatch/dispatch.h"
 #include "ingress/ingress.h"
 #include "net/dns.h"
+#include "net/loop.h"
 #include "store/queue.h"
 #include "worker/resolve.h"
 
@@ -560,18 +561,6 @@ static int bind_all(struct reactor *r)
 	return r->ingress && r->admin ? 0 : -1;
 }
 
-static struct event_base *make_loop(void)
-{
-	struct event_config *ec = event_config_new();
-	struct event_base *base = NULL;
-	if (ec) {
-		event_config_set_flag(ec, EVENT_BASE_FLAG_NOLOCK);
-		base = event_base_new_with_config(ec);
-		event_config_free(ec);
-	}
-	return base;
-}
-
 static int run(struct reactor *r)
 {
 	struct dispatch_spawner sp = { r, ask_start, ask_kill };
@@ -579,7 +568,7 @@ static int run(struct reactor *r)
 	struct ingress_spawner before = { r, ask_start_before, ask_kill };
 	struct ingress_sink sink;
 
-	r->base = make_loop();
+	r->base = net_loop_new();
 	if (!r->base)
 		return 1;
 	r->dispatch = dispatch_new(r->base, r->config, &sp);
