@@ -53,6 +53,9 @@ static const struct pepsi_option pepsi[] = {
 static const struct pepsi_option pepsi_postgres[] = {
 	STRING("CONFIG", SCHEMA_F_CONNINFO, NULL,
 	    "PostgreSQL connection string or URI; absent: a private PostgreSQL in STATE_DIR/postgres"),
+	DURATION("ADMISSION_TIMEOUT", 0, "10 s", 1, 30,
+	    "a session waits so long for the database (large messages three times, 30 s at most), then it gets 451; too short for a busy disk, it makes "
+	    "senders repeat what was stored"),
 	BOOL("DURABLE_COMPLETION", 0, "NO",
 	    "let completions of workers wait for the disk too; NO: a power failure may repeat a delivery, never lose mail"),
 };

@@ -180,6 +180,13 @@ static void on_notify(void *arg, const char *channel, const char *payload)
 	}
 }
 
+/* How long a connection that sessions wait for may be silent; 0: as long as any. */
+static unsigned answer_s(const struct reactor *r, int i)
+{
+	unsigned s = (unsigned)config_int(r->config, "pepsi-postgres", "ADMISSION_TIMEOUT");
+	return i == DB_ADMISSION || i == DB_LOOKUPS ? s : i == DB_LARGE_1 || i == DB_LARGE_2 ? 3 * s : 0;
+}
+
 static int open_databases(struct reactor *r)
 {
 	static const char *const channels[] = { "workqueue", "config_changed", "recipient_changed" };
@@ -191,6 +198,7 @@ static int open_databases(struct reactor *r)
 		struct store_params p = { .conninfo = conninfo, .role = r->table->embedded ? db_role[i] : NULL,
 			.set_role = r->table->embedded ? NULL : db_role[i], .name = app[i],
 			/* the greylist may forget the last second */
+			.answer_s = answer_s(r, i),
 			.async_commit = i == DB_LOOKUPS || (i == DB_DISPATCH && !config_int(r->config, "pepsi-postgres", "DURABLE_COMPLETION")) };
 		r->db[i] = store_conn_open(r->base, &p, db_state, r);
 		if (!r->db[i])
