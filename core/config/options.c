@@ -139,7 +139,7 @@ static const struct pepsi_option listener[] = {
 	LIST("BACKENDS", 0, NULL, "table pam dovecot oauth certificate",
 	    "of the BACKENDS of [pepsi-signin], those that are asked about users of this listener, in the order that stands there; default: all"),
 	CHOICE("SENDER_OWNERSHIP", 0, "both", "both envelope header none",
-	    "submission, submissions: where only addresses of the account may stand: MAIL FROM (envelope), From and Sender (header)"),
+	    "of users who signed in: where only addresses of the account may stand: MAIL FROM (envelope), From, Sender, Resent-From and Resent-Sender (header)"),
 	BOOL("HIDE_CLIENT", 0, "NO", "submission, submissions: Received does not tell where a user's message came from; the log and the queue do"),
 	BOOL("REMOVE_BCC", 0, "YES", "submission, submissions: Bcc and Resent-Bcc are taken out of the header"),
 	LIST("PROXY_FROM", SCHEMA_F_NETWORKS, NULL, NULL,
@@ -154,10 +154,25 @@ static const struct pepsi_option listener[] = {
 	CHOICE("BEFORE_ACCEPT_FAILURE", 0, "tempfail", "accept tempfail reject",
 	    "what becomes of a message when such a stage crashes, is late, overloaded or cannot run: go on without it, 451, or 550"),
 	BOOL("BEFORE_ACCEPT_AUTHENTICATED", 0, "YES", "also for mail of those who signed in; NO: that goes past BEFORE_ACCEPT"),
-	CHOICE("SPF", SCHEMA_F_NO_EFFECT, "off", "off record enforce", "SPF (RFC 7208)"),
-	CHOICE("DKIM", SCHEMA_F_NO_EFFECT, "off", "off record enforce", "DKIM verification (RFC 6376)"),
-	CHOICE("DMARC", SCHEMA_F_NO_EFFECT, "off", "off record enforce", "DMARC (RFC 7489)"),
-	CHOICE("ARC", SCHEMA_F_NO_EFFECT, "off", "off record enforce", "ARC (RFC 8617)"),
+	CHOICE("SPF", 0, NULL, "off record enforce",
+	    "SPF of mail from outside (RFC 7208): record: result in Authentication-Results and state.auth; enforce: 550 5.7.23 where it fails, unless "
+	    "DMARC passes. This and the next three: default record for PROTOCOL smtp, else off"),
+	CHOICE("DKIM", 0, NULL, "off record enforce",
+	    "DKIM signatures of mail from outside (RFC 6376): enforce: 550 5.7.20 for mail that is signed where no signature holds; unsigned mail passes"),
+	CHOICE("DMARC", 0, NULL, "off record enforce",
+	    "DMARC (RFC 9989), which needs SPF and DKIM and has them recorded: enforce: as the author's domain asks, 550 5.7.26 or quarantine"),
+	CHOICE("ARC", 0, NULL, "off record enforce", "ARC chains (RFC 8617): enforce: 550 5.7.29 where one is broken"),
+	LIST("ARC_SEALERS", SCHEMA_F_DOMAINS, NULL, NULL,
+	    "domains whose ARC seals are believed: mail of a chain that holds, which they saw pass, is not held against its author's DMARC policy"),
+	STAGE("QUARANTINE_STAGE", 0,
+	    "DMARC enforce: the stage that mail in quarantine begins at; default: init, with auth.quarantine in its state"),
+	CHOICE("AUTHENTICATION_TEMPERROR", 0, "accept", "accept tempfail",
+	    "what is to be enforced but cannot be looked up now: as if nothing had been found, or 451 4.7.24"),
+	DURATION("AUTHENTICATION_TIMEOUT", 0, "20 s", 1, 2 * MINUTE, "how long a whole message waits for the DNS at most; what is not known then is temperror"),
+	LIST("AUTHENTICATION_EXEMPT", SCHEMA_F_NETWORKS, NULL, NULL,
+	    "networks whose mail is not looked at, and whose Authentication-Results are believed: our own clients, hosts that pass mail on to here; "
+	    "default: RELAY_NETWORKS. Mail of who signed in is never looked at"),
+	BOOL("RECEIVED_SPF", 0, "NO", "also write a Received-SPF field (RFC 7208 9.1)"),
 };
 
 static const struct pepsi_option pepsi_ingress[] = {
@@ -272,7 +287,14 @@ static const struct pepsi_option failure_bouncer[] = {
 };
 
 static const struct pepsi_option pepsi_dns[] = {
-	LIST("SERVERS", SCHEMA_F_SERVERS, NULL, NULL, "resolvers to ask, in this order: 127.0.0.1 192.0.2.1:5353 [2001:db8::1]:53; default: those of RESOLV_CONF"),
+	CHOICE("BACKEND", 0, "servers", "servers libunbound", "who resolves: servers, which should validate DNSSEC (SERVERS, RESOLV_CONF); or libunbound in a child "
+	    "process of pepsid, from the root and validating"),
+	LIST("SERVERS", SCHEMA_F_SERVERS, NULL, NULL, "resolvers to ask, in this order: 127.0.0.1 192.0.2.1:5353 [2001:db8::1]:53; default: those of RESOLV_CONF; "
+	    "with BACKEND = libunbound: where it forwards to, default: it asks the root"),
+	STRING("TRUST_ANCHOR", 0, "/usr/share/dns/root.key", "BACKEND = libunbound: file with DS or DNSKEY records that DNSSEC begins at; none: nothing is validated"),
+	PATH("ROOT_HINTS", 0, NULL, "BACKEND = libunbound: file with the addresses of the root servers; default: built in"),
+	PATH("UNBOUND_CONFIG", 0, NULL, "BACKEND = libunbound: file as of unbound.conf(5), for what there is no option here: stub zones, more trust anchors"),
+	STRING("USER", 0, NULL, "BACKEND = libunbound: account of the child; default: pepsi-dns, or nobody"),
 	PATH("RESOLV_CONF", 0, "/etc/resolv.conf", "where resolvers are found without SERVERS; read again when it changes"),
 	BOOL("TRUST_AD", 0, "NO", "believe the AD bit of these resolvers (only over a path nobody else can write to); those on loopback are always believed"),
 	DURATION("TIMEOUT", SCHEMA_F_US, NULL, 10 * MILLISECOND_US, 30 * SECOND_US,
@@ -292,14 +314,14 @@ static const struct pepsi_option pepsi_dns[] = {
 
 static const struct pepsi_option stage[] = {
 	STRING("PROGRAM", PEPSI_OPTF_REQUIRED, NULL, "name of the stage module, without .so"),
-	STAGE("NEXT_STAGE", 0, "where messages go that pass"),
-	STAGE("BOUNCE_STAGE", 0, "where messages go that cannot be delivered; without one they become failed"),
+	STAGE("NEXT_STAGE", SCHEMA_F_OVERLAY, "where messages go that pass"),
+	STAGE("BOUNCE_STAGE", SCHEMA_F_OVERLAY, "where messages go that cannot be delivered; without one they become failed"),
 	INT("PARALLELISM", 0, "4", 1, 1000, "workers at most"),
 	INT("MAX_MESSAGES", 0, "10000", 1, 1000000000, "a worker is replaced after so many messages: leaks end with it"),
 	INT("QUEUE_LIMIT", 0, "50", 1, 10000, "messages handed to one worker ahead of their turn"),
-	DURATION("MAX_LIFETIME", 0, "5 d", 1, 365 * DAY, "how long a message is retried, from its arrival (RFC 5321 4.5.4.1: 4-5 days)"),
+	DURATION("MAX_LIFETIME", SCHEMA_F_OVERLAY, "5 d", 1, 365 * DAY, "how long a message is retried, from its arrival (RFC 5321 4.5.4.1: 4-5 days)"),
 	DURATION("MAX_RUNTIME", 0, NULL, 1, 7 * DAY, "longest time for one message; default: MAX_RUNTIME of [pepsi-dispatch]"),
-	BOOL("ORIGINATE_SUCCESS_DSN", 0, "YES",
+	BOOL("ORIGINATE_SUCCESS_DSN", SCHEMA_F_OVERLAY, "YES",
 	    "send success reports that senders asked for where the next hop does not (RFC 3461 5.2.2); needs BOUNCE_STAGE"),
 	BOOL("ALLOW_FUSION", 0, NULL, "NO: this stage always runs in its own workers, at most PARALLELISM of them, and never in the pass of "
 	    "the stage before; default: ALLOW_FUSION of [pepsi]"),
