@@ -4,12 +4,11 @@ its state, and in the log."""
 import json
 import os
 import re
-import socket
 import statistics
-import stat
 import threading
 import time
 
+import authority
 import dnslab
 import pepsi
 import signer
@@ -22,11 +21,7 @@ with open(%r + "/" + str(json.loads(head)["id"]), "wb") as f:
     f.write(head)
 json.dump({"action": "accept"}, sys.stdout)
 """
-ZONE = """$ORIGIN test.
-$TTL 60
-@ IN SOA ns root 1 3600 600 86400 30
-@ IN NS ns
-ns IN A 127.0.0.1
+ZONE = """ns IN A 127.0.0.1
 client IN A 192.0.2.9
 client IN TXT "v=spf1 ip4:192.0.2.9 -all"
 liar IN A 192.0.2.99
@@ -41,47 +36,15 @@ open IN TXT "v=spf1 ?all"
 strict IN TXT "v=spf1 -all"
 loop IN TXT "v=spf1 include:loop.test -all"
 """
-REVERSE = """$ORIGIN 2.0.192.in-addr.arpa.
-$TTL 60
-@ IN SOA ns.test. root.test. 1 3600 600 86400 30
-@ IN NS ns.test.
-9 IN PTR client.test.
+REVERSE = """9 IN PTR client.test.
 10 IN PTR liar.test.
 """
 
 
-def strings(text):
-    return " ".join('"%s"' % text[i:i + 200] for i in range(0, len(text), 200))
-
-
 def nsd(t):
-    folder = os.path.join(t.dir, "nsd%d" % t.next_number())
-    os.mkdir(folder)
-    port = pepsi.free_port()
-    zone = ZONE + "".join("%s._domainkey.%s IN TXT %s\n" % (s, d, strings(signer.record(t, k))) for d, s, k in
+    zone = ZONE + "".join("%s._domainkey.%s IN TXT %s\n" % (s, d, authority.strings(signer.record(t, k))) for d, s, k in
                           (("pass", "s", "rsa2048"), ("pass", "e", "ed25519"), ("list", "l", "rsa2048"), ("stranger", "x", "rsa2048")))
-    for name, text in (("test", zone), ("2.0.192.in-addr.arpa", REVERSE)):
-        with open(os.path.join(folder, name), "w") as f:
-            f.write(text)
-    conf = os.path.join(folder, "nsd.conf")
-    with open(conf, "w") as f:
-        f.write('server:\n ip-address: 127.0.0.1@%d\n username: ""\n chroot: ""\n zonesdir: "%s"\n database: ""\n pidfile: "%s/nsd.pid"\n'
-                ' xfrdfile: "%s/xfrd"\n zonelistfile: "%s/zonelist"\n xfrdir: "%s"\n server-count: 1\nremote-control:\n control-enable: no\n'
-                'zone:\n name: "test"\n zonefile: "test"\nzone:\n name: "2.0.192.in-addr.arpa"\n zonefile: "2.0.192.in-addr.arpa"\n'
-                % (port, folder, folder, folder, folder, folder))
-    t.popen([pepsi.need("nsd"), "-d", "-c", conf], log=os.path.join(folder, "nsd.log"))
-
-    def answers():
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-            s.settimeout(1)
-            s.connect(("127.0.0.1", port))
-            try:
-                s.send(b"\0\1\0\0\0\1\0\0\0\0\0\0\4pass\4test\0\0\x10\0\1")
-                return b"spf1" in s.recv(2000)
-            except OSError:
-                return False
-    pepsi.wait_for("nsd answers", answers, 20)
-    return "127.0.0.1:%d" % port
+    return authority.start(t, {"test": zone, "2.0.192.in-addr.arpa": REVERSE})
 
 
 class World:
