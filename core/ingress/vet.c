@@ -9,7 +9,6 @@
 
 enum {
 	OCTETS = 32 * 1024,         /* what the evaluation of a common message takes */
-	STATE_MAX = 64 * 1024,
 	LOG_MAX = 2048,
 };
 
@@ -214,7 +213,7 @@ static int keep(struct vet *v, bool quarantine)
 {
 	struct message *m = &v->s->message;
 	struct buf *log = &m->vetted;
-	m->auth = BUF_INIT(STATE_MAX);
+	m->auth = BUF_INIT(VERIFY_JSON_MAX + 32);
 	*log = BUF_INIT(LOG_MAX);
 	if (verify_json(v->v, &m->auth) || verify_log(v->v, log))
 		return -1;

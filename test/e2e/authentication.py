@@ -60,7 +60,7 @@ class World:
         os.chmod(command, 0o755)
         self.ports = {n: pepsi.free_port() for n in ("enforce", "later", "lmtp", "off", "before")}
         listeners = "".join("[listener-%s]\nBIND = 127.0.0.1:%d\nXCLIENT_FROM = 127.0.0.1\n%s\n" % (n, self.ports[n], o) for n, o in (
-            ("enforce", "SPF = enforce\nDKIM = enforce\nDMARC = enforce\nARC = enforce\nQUARANTINE_STAGE = aside\nARC_SEALERS = list.test\n"),
+            ("enforce", "SPF = enforce\nDKIM = enforce\nDMARC = enforce\nARC = enforce\nQUARANTINE_STAGE = aside\nARC_SEALERS = list.test\nRECEIVED_SPF = YES\n"),
             ("later", "SPF = enforce\nDMARC = enforce\nAUTHENTICATION_TEMPERROR = tempfail\nAUTHENTICATION_TIMEOUT = 3 s\n"),
             ("lmtp", "PROTOCOL = lmtp\nSPF = enforce\nDMARC = enforce\nDKIM = record\n"),
             ("off", "SPF = off\nDKIM = off\nARC = off\nDMARC = off\n"),
@@ -213,6 +213,7 @@ def what_is_enforced(t):
     # ARC: a list changed the message; its seal is on the list, the stranger's is not
     arc = signer.sign(t, mail(body="changed\r\n"), [("arc", "list.test", "l", "rsa2048", "dmarc=pass header.from=pass.test")])
     got, state, _ = w.sent(arc, "list@open.test", listener="enforce", ip="198.51.100.7", helo="nobody.test")
+    pepsi.check(b"Received-SPF: neutral (mx.example.test: ?all" in got.replace(b"\r\n\t", b" "), "Received-SPF: %r" % got[:1500])
     expect(got, "arc=pass (i=1)", "dmarc=fail (p=reject dis=none arc=override)")
     pepsi.check(state["auth"]["dmarc"]["override"]["comment"] == "arc=pass as[1].d=list.test as[1].s=l", state)
     arc = signer.sign(t, mail(body="changed\r\n"), [("arc", "stranger.test", "x", "rsa2048", "dmarc=pass header.from=pass.test")])
