@@ -137,7 +137,7 @@ static const struct pepsi_option listener[] = {
 	LIST("AUTH", 0, NULL, "plain login scram-sha-256 scram-sha-256-plus oauthbearer xoauth2 external",
 	    "ways to sign in, inside TLS only; default: plain login scram-sha-256 scram-sha-256-plus for submission and submissions, else none"),
 	CHOICE("SENDER_OWNERSHIP", 0, "both", "both envelope header none",
-	    "submission, submissions: where only addresses of the account may stand: MAIL FROM (envelope), From and Sender (header)"),
+	    "of users who signed in: where only addresses of the account may stand: MAIL FROM (envelope), From, Sender, Resent-From and Resent-Sender (header)"),
 	BOOL("HIDE_CLIENT", 0, "NO", "submission, submissions: Received does not tell where a user's message came from; the log and the queue do"),
 	BOOL("REMOVE_BCC", 0, "YES", "submission, submissions: Bcc and Resent-Bcc are taken out of the header"),
 	LIST("PROXY_FROM", SCHEMA_F_NETWORKS, NULL, NULL,
@@ -285,7 +285,14 @@ static const struct pepsi_option failure_bouncer[] = {
 };
 
 static const struct pepsi_option pepsi_dns[] = {
-	LIST("SERVERS", SCHEMA_F_SERVERS, NULL, NULL, "resolvers to ask, in this order: 127.0.0.1 192.0.2.1:5353 [2001:db8::1]:53; default: those of RESOLV_CONF"),
+	CHOICE("BACKEND", 0, "servers", "servers libunbound", "who resolves: servers, which should validate DNSSEC (SERVERS, RESOLV_CONF); or libunbound in a child "
+	    "process of pepsid, from the root and validating"),
+	LIST("SERVERS", SCHEMA_F_SERVERS, NULL, NULL, "resolvers to ask, in this order: 127.0.0.1 192.0.2.1:5353 [2001:db8::1]:53; default: those of RESOLV_CONF; "
+	    "with BACKEND = libunbound: where it forwards to, default: it asks the root"),
+	STRING("TRUST_ANCHOR", 0, "/usr/share/dns/root.key", "BACKEND = libunbound: file with DS or DNSKEY records that DNSSEC begins at; none: nothing is validated"),
+	PATH("ROOT_HINTS", 0, NULL, "BACKEND = libunbound: file with the addresses of the root servers; default: built in"),
+	PATH("UNBOUND_CONFIG", 0, NULL, "BACKEND = libunbound: file as of unbound.conf(5), for what there is no option here: stub zones, more trust anchors"),
+	STRING("USER", 0, NULL, "BACKEND = libunbound: account of the child; default: pepsi-dns, or nobody"),
 	PATH("RESOLV_CONF", 0, "/etc/resolv.conf", "where resolvers are found without SERVERS; read again when it changes"),
 	BOOL("TRUST_AD", 0, "NO", "believe the AD bit of these resolvers (only over a path nobody else can write to); those on loopback are always believed"),
 	DURATION("TIMEOUT", SCHEMA_F_US, NULL, 10 * MILLISECOND_US, 30 * SECOND_US,
