@@ -140,8 +140,9 @@ static void run(struct vet *v)
 {
 	int64_t began = clock_mono_us();
 	int rc = verify_done(v->v) ? DNS_DONE : verify_evaluate(v->v, v->set);
-	if (rc == DNS_MORE && !ask(v) && !v->open) {
-		v->abandoned = true; /* an answer got lost for want of memory */
+	unsigned asked = rc == DNS_MORE ? ask(v) : 0;
+	if (!verify_done(v->v) && !asked && !v->open && (rc == DNS_MORE || v->part == VET_END)) {
+		v->abandoned = true; /* nothing will come any more: an answer got lost for want of memory */
 		verify_abandon(v->v, "out of memory");
 	}
 	v->spent_us += clock_mono_us() - began;

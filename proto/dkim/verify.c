@@ -173,7 +173,7 @@ int dkim_evaluate_keys(void *arg, struct dns_answers *set)
 		return -1;
 	ERR_set_mark();
 	for (size_t i = 0; i < d->n; i++)
-		all &= dkim_sig_key(&d->sig[i], &d->policy, set);
+		all &= dkim_sig_key(&d->sig[i], &d->policy, set, &d->tries);
 	ERR_pop_to_mark();
 	return all ? DNS_DONE : DNS_MORE;
 }
