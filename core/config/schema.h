@@ -22,6 +22,7 @@
 #define SCHEMA_F_RECIPIENTS (1u << 26) /* LIST of sources of recipients */
 #define SCHEMA_F_DNSBL (1u << 27)     /* LIST of block lists in the DNS */
 #define SCHEMA_F_DNSWL (1u << 28)     /* … of allow lists */
+#define SCHEMA_F_MAILBOX (1u << 29)   /* STRING: local@domain, ASCII */
 #define SCHEMA_F_ALL 0xffff0000u
 
 struct schema_section {

@@ -9,6 +9,7 @@
 #include "net/tls.h"
 #include "proto/smtp/server.h"
 #include "supply.h"
+#include "tally.h"
 
 /* BEFORE_ACCEPT_FAILURE. */
 enum before_policy { BEFORE_ACCEPTS, BEFORE_TEMPFAILS, BEFORE_REJECTS };
@@ -61,6 +62,7 @@ struct shared_settings {
 	struct auth_settings auth;
 	unsigned counted;  /* accounts in the books of caps; taken at the start */
 	struct abuse_settings abuse;
+	struct tally_settings tally;
 	uint64_t min_free; /* of the spool file system; 0: not looked at */
 };
 

@@ -52,6 +52,8 @@ void ingress_metrics(struct ingress *in, struct buf *out)
 	counter(out, "smtp_held_total", "Messages held until a time that their sender asked for", in->held_for_sender);
 	if (in->caps)
 		caps_metrics(in->caps, out);
+	if (in->tally)
+		tally_metrics(in->tally, out);
 	counter(out, "smtp_timeouts_total", "Sessions ended by a deadline", in->timeouts);
 	counter(out, "smtp_tls_total", "TLS handshakes completed", in->tls);
 	counter(out, "smtp_tls_failed_total", "TLS handshakes failed", in->tls_failed);
@@ -120,6 +122,11 @@ void ingress_status(struct ingress *in, struct buf *out)
 	buf_addf(out, ",\"held\":%llu,\"caps\":", (unsigned long long)in->held_for_sender);
 	if (in->caps)
 		caps_status(in->caps, out);
+	else
+		buf_addz(out, "null");
+	buf_addz(out, ",\"dmarc_counts\":");
+	if (in->tally)
+		tally_status(in->tally, out);
 	else
 		buf_addz(out, "null");
 	buf_addz(out, ",\"before\":");

@@ -5,7 +5,7 @@
 
 #include "store/queue.h"
 
-enum { STORE_DMARC_TALLY_MAX = 1000 }; /* lines of one call */
+enum { STORE_DMARC_TALLY_MAX = 2500 }; /* lines of one call */
 
 struct store_dmarc_line {
 	int64_t begin, end;        /* microseconds */
