@@ -161,7 +161,7 @@ static void print_status(struct json_object *o)
 	static const char *const ended_keys[] = { "accepted", "delivered", "bounced", "discarded" };
 	static const char *const smtp_keys[] = { "sessions", "connections", "accepted", "rejected" };
 	static const char *const local_keys[] = { "accepted", "repeats" };
-	struct json_object *queue = NULL, *db = NULL, *stages = NULL, *ingress = NULL, *dns = NULL, *local = NULL;
+	struct json_object *queue = NULL, *db = NULL, *stages = NULL, *ingress = NULL, *dns = NULL, *local = NULL, *memory = NULL;
 	char up[64];
 	cli_text_duration(up, sizeof up, cli_json_int(o, "uptime_s"));
 	fputs("pepsi ", stdout);
@@ -189,6 +189,9 @@ static void print_status(struct json_object *o)
 	}
 	if (json_object_object_get_ex(o, "dns", &dns) && json_object_is_type(dns, json_type_object))
 		print_dns(dns);
+	if (json_object_object_get_ex(o, "memory", &memory) && json_object_is_type(memory, json_type_object))
+		printf("%-10sresident %" PRId64 " MiB, in use %" PRId64 " MiB, returned %" PRId64 " MiB\n", "memory", cli_json_int(memory, "resident") >> 20,
+		    cli_json_int(memory, "in_use") >> 20, cli_json_int(memory, "returned") >> 20);
 	if (json_object_object_get_ex(o, "stages", &stages))
 		print_stages(stages);
 }

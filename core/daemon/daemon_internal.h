@@ -7,6 +7,7 @@
  *   inherited.c sockets that systemd passed
  *   grant.c     what a reload needs root for: new sockets, renewed keys
  *   reactor.c   wires ingress, dispatcher and admin to one event loop
+ *   memory.c    free memory back to the kernel
  *   signin.c    the admin child beside the reactor
  *   pickup.c    the drop folder of local submission, taken message by message
  *   channel.c   the messages between spawner and reactor */

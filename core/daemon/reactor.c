@@ -2,6 +2,7 @@
  * other, to the database connections and to the spawner; it decides nothing about mail. It never loads a module and
  * never blocks. */
 #include "daemon_internal.h"
+#include "memory.h"
 
 #include "admin/admin.h"
 #include "base/clock.h"
@@ -49,7 +50,8 @@ struct reactor {
 	const struct ingress_inherited *inherited;
 	struct event_base *base;
 	int channel;
-	struct event *ev_channel, *ev_term, *ev_gc, *ev_rotate;
+	struct event *ev_channel, *ev_term, *ev_gc, *ev_rotate, *ev_memory;
+	struct memory memory;
 	uint64_t octets_seen, octets_rotated; /* of ingress_octets(): at the last look, at the last rotation */
 	int64_t rotated_us;
 	bool rotating;
@@ -392,6 +394,8 @@ static void src_status(void *arg, struct buf *json)
 	buf_addz(json, ",\"connections\":{");
 	for (int i = 0; i < DB_COUNT; i++)
 		buf_addf(json, "%s\"%s\":%s", i ? "," : "", db_name[i], r->db_up[i] ? "true" : "false");
+	buf_addf(json, "},\"memory\":{\"resident\":%zu,\"in_use\":%zu,\"returned\":%llu", r->memory.resident, r->memory.in_use,
+	    (unsigned long long)r->memory.returned);
 	buf_addf(json, "},\"processes\":{\"spawner\":%d,\"reactor\":%d}", (int)getppid(), (int)getpid());
 }
 
@@ -402,6 +406,7 @@ static void src_metrics(void *arg, struct buf *text)
 	ingress_metrics(r->ingress, text);
 	dispatch_metrics(r->dispatch, text);
 	net_dns_metrics(r->dns, text);
+	memory_metrics(&r->memory, text);
 	buf_addz(text, "# HELP pepsi_database_connection_up Is the connection to the database there?\n"
 		       "# TYPE pepsi_database_connection_up gauge\n");
 	for (int i = 0; i < DB_COUNT; i++)
@@ -487,6 +492,14 @@ static void on_gc(evutil_socket_t fd, short what, void *arg)
 		store_body_gc(r->db[DB_VIEWS], swept, r);
 }
 
+static void on_memory(evutil_socket_t fd, short what, void *arg)
+{
+	struct reactor *r = arg;
+	(void)fd;
+	(void)what;
+	memory_look(&r->memory);
+}
+
 static void rotated(void *arg, enum store_rc rc, unsigned n)
 {
 	struct reactor *r = arg;
@@ -570,14 +583,16 @@ static int run(struct reactor *r)
 	    admin_start(r->admin, r->base, r->db[DB_VIEWS], &source))
 		return 1;
 
-	struct timeval gc = { .tv_sec = BODY_GC_S };
+	struct timeval gc = { .tv_sec = BODY_GC_S }, second = { .tv_sec = 1 };
 	r->ev_channel = event_new(r->base, r->channel, EV_READ | EV_PERSIST, on_channel, r);
 	r->ev_term = evsignal_new(r->base, SIGTERM, on_term, r);
 	r->ev_gc = event_new(r->base, -1, EV_PERSIST, on_gc, r);
+	r->ev_memory = event_new(r->base, -1, EV_PERSIST, on_memory, r);
 	r->ev_rotate = evtimer_new(r->base, on_rotate, r);
-	if (!r->ev_channel || !r->ev_term || !r->ev_gc || !r->ev_rotate || event_add(r->ev_channel, NULL) || event_add(r->ev_term, NULL) ||
-	    event_add(r->ev_gc, &gc))
+	if (!r->ev_channel || !r->ev_term || !r->ev_gc || !r->ev_rotate || !r->ev_memory || event_add(r->ev_channel, NULL) || event_add(r->ev_term, NULL) ||
+	    event_add(r->ev_gc, &gc) || event_add(r->ev_memory, &second))
 		return 1;
+	memory_open(&r->memory);
 	plan_rotation(r, ROTATE_IDLE_MS);
 	event_base_dispatch(r->base);
 
@@ -591,6 +606,8 @@ static int run(struct reactor *r)
 	event_free(r->ev_term);
 	event_free(r->ev_gc);
 	event_free(r->ev_rotate);
+	event_free(r->ev_memory);
+	memory_close(&r->memory);
 	event_base_free(r->base);
 	grants_free(r->grants);
 	config_free(r->next_config);

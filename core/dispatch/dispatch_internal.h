@@ -49,6 +49,8 @@ enum {
 	PAGE_HOPS_MAX = 32,             /* stages a worker may fuse into one pass: worker/pass.h */
 	STARTING_MAX = 64,              /* requests for workers under way, in all: what the spawner's channel surely holds */
 	LEAVE_US = 15 * 1000 * 1000,    /* a worker without work that is to go has so long for its close() */
+	/* … and so long where a message waits and twice PARALLELISM processes are there already. */
+	LEAVE_PRESSED_US = 2 * 1000 * 1000,
 };
 
 /* A row this process holds. In exactly one list: its stage's backlog, its worker's flights, or its stage's repairs. */
@@ -197,6 +199,9 @@ void dispatch_claim(struct dispatch *d);
 
 /* pool.c */
 void pool_grow(struct dispatch *d, struct stage *st);
+/* Workers that have answered all they were sent and were told to go: their successors do not wait for the module's close(). With them
+ * a stage has at most twice PARALLELISM processes, for which the database keeps connections. */
+unsigned pool_leaving(const struct stage *st);
 void pool_tick(struct dispatch *d, int64_t now);
 void pool_retire(struct dispatch *d, struct worker *w);
 void pool_worker_gone(struct dispatch *d, struct worker *w);

@@ -1,5 +1,5 @@
-/* Pools: worker processes of a stage, from the request for one to its end. Grows on demand up to PARALLELISM, retires idle
- * and worn-out workers, kills those that overrun MAX_RUNTIME, waits out the cool-down of a module that cannot start. Never
+/* Pools: worker processes of a stage, from the request for one to its end. Grows on demand up to PARALLELISM (not counting
+ * those that are on their way out), retires idle and worn-out workers, kills those that overrun MAX_RUNTIME, waits out the cool-down of a module that cannot start. Never
  * forks: the daemon's spawner does. */
 #include "dispatch_internal.h"
 
@@ -17,12 +17,32 @@ enum { STATUS_BUFFER_MAX = 1 << 20 };
 static void on_read(evutil_socket_t fd, short what, void *arg);
 static void on_write(evutil_socket_t fd, short what, void *arg);
 
+static bool leaving(const struct worker *w)
+{
+	return w->state == WORKER_RETIRING && !w->n_flights && w->pid;
+}
+
+unsigned pool_leaving(const struct stage *st)
+{
+	const struct worker *w;
+	unsigned n = 0;
+	TAILQ_FOREACH(w, &st->workers, link)
+		n += leaving(w);
+	return n;
+}
+
+/* Is there a place for one more? */
+static bool has_place(const struct stage *st)
+{
+	return st->n_workers - pool_leaving(st) < st->parallelism && st->n_workers < 2 * st->parallelism;
+}
+
 void pool_grow(struct dispatch *d, struct stage *st)
 {
 	unsigned depth = flight_depth(st), want = st->n_backlog / (depth ? depth : 1) + 1;
 	if (d->stopping || st->cooldown_until > clock_mono_us())
 		return;
-	while (st->n_starting < want && st->n_workers < st->parallelism && d->n_starting < STARTING_MAX) {
+	while (st->n_starting < want && has_place(st) && d->n_starting < STARTING_MAX) {
 		struct worker *w = calloc(1, sizeof *w);
 		if (!w)
 			return;
@@ -221,7 +241,9 @@ void dispatch_worker_exited(struct dispatch *d, pid_t pid, int status)
 /* Nothing to do, told to go, and still there: its module hangs in close() or in a destructor. */
 static void check_leaving(struct dispatch *d, struct worker *w, int64_t now)
 {
-	if (w->state != WORKER_RETIRING || w->n_flights || w->killed_leaving || !w->pid || w->exited || now - w->idle_since < LEAVE_US)
+	const struct stage *st = w->stage;
+	bool pressed = st->n_backlog && st->n_workers >= 2 * st->parallelism;
+	if (!leaving(w) || w->killed_leaving || w->exited || now - w->idle_since < (pressed ? LEAVE_PRESSED_US : LEAVE_US))
 		return;
 	w->killed_leaving = true;
 	log_warn(NULL, "stage=%s pid=%d event=worker-stays hint=\"close() of its module does not return; killing it\"", w->stage->name,

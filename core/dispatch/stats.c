@@ -120,9 +120,9 @@ void dispatch_status(struct dispatch *d, struct buf *b)
 		put_json(b, st->name);
 		buf_addz(b, ",\"program\":");
 		put_json(b, st->program ? st->program : "");
-		buf_addf(b, ",\"workers\":%u,\"starting\":%u,\"in_flight\":%u,\"done\":%llu,\"fused\":%llu,\"crashes\":%llu,\"overruns\":%llu,"
+		buf_addf(b, ",\"workers\":%u,\"starting\":%u,\"leaving\":%u,\"in_flight\":%u,\"done\":%llu,\"fused\":%llu,\"crashes\":%llu,\"overruns\":%llu,"
 			    "\"errors\":%llu,\"named\":%llu,\"separated\":%llu,\"suspects\":%u,\"mean_ms\":%.3f,\"pids\":[",
-		    st->n_workers, st->n_starting, st->in_flight, (unsigned long long)st->done, (unsigned long long)st->fused,
+		    st->n_workers, st->n_starting, pool_leaving(st), st->in_flight, (unsigned long long)st->done, (unsigned long long)st->fused,
 		    (unsigned long long)st->crashes,
 		    (unsigned long long)st->kills, (unsigned long long)st->errors, (unsigned long long)st->named,
 		    (unsigned long long)st->separated, st->n_suspects, (double)st->avg_us / 1000);
@@ -157,6 +157,7 @@ static uint64_t get_errors(const struct stage *st) { return st->errors; }
 static uint64_t get_claims(const struct stage *st) { return st->claims; }
 static uint64_t get_hand_offs(const struct stage *st) { return st->hand_offs; }
 static uint64_t get_workers(const struct stage *st) { return st->n_workers; }
+static uint64_t get_leaving(const struct stage *st) { return pool_leaving(st); }
 static uint64_t get_in_flight(const struct stage *st) { return st->in_flight; }
 
 void dispatch_metrics(struct dispatch *d, struct buf *b)
@@ -174,6 +175,7 @@ void dispatch_metrics(struct dispatch *d, struct buf *b)
 		{ "pepsi_stage_claimed_total", "counter", "Rows claimed from the database.", get_claims },
 		{ "pepsi_stage_handed_off_total", "counter", "Rows that came straight from the ingress.", get_hand_offs },
 		{ "pepsi_stage_workers", "gauge", "Worker processes.", get_workers },
+		{ "pepsi_stage_workers_leaving", "gauge", "Of these, those that hold no message and were told to go.", get_leaving },
 		{ "pepsi_stage_in_flight", "gauge", "Messages held for or by workers.", get_in_flight },
 	};
 	struct stage *st;

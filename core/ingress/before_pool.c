@@ -11,7 +11,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { LEAVE_US = 10 * 1000 * 1000, VERDICT_ARENA_MAX = 8 * 1024 * 1024 };
+/* For close(); the shorter time where a message waits and twice PARALLELISM processes are there already. */
+enum { LEAVE_US = 10 * 1000 * 1000, LEAVE_PRESSED_US = 1000 * 1000, VERDICT_ARENA_MAX = 8 * 1024 * 1024 };
 
 static void on_read(evutil_socket_t fd, short what, void *arg);
 
@@ -138,11 +139,27 @@ static unsigned not_ready(const struct before_pool *p)
 	return n;
 }
 
+/* On its way out, or deaf: whatever it still does, no message will be its. */
+static bool going(const struct before_worker *w)
+{
+	return w->pid && !w->busy && (w->leaving || w->fd < 0);
+}
+
+/* Successors do not wait for those on their way out, within a bound. */
+static bool has_place(const struct before_pool *p)
+{
+	const struct before_worker *w;
+	unsigned n = 0;
+	TAILQ_FOREACH(w, &p->workers, link)
+		n += going(w);
+	return p->n_workers - n < p->parallelism && p->n_workers < 2 * p->parallelism;
+}
+
 static void grow(struct before_pool *p)
 {
 	struct before *b = p->b;
 	unsigned coming = not_ready(p);
-	while (coming < p->n_waiting && p->n_workers < p->parallelism) {
+	while (coming < p->n_waiting && has_place(p)) {
 		struct before_worker *w = calloc(1, sizeof *w);
 		if (!w)
 			return;
@@ -387,13 +404,16 @@ static void on_read(evutil_socket_t sock, short what, void *arg)
 
 static void tick_worker(struct before_worker *w, int64_t now)
 {
+	int64_t leave_us = w->pool->n_waiting && w->pool->n_workers >= 2 * w->pool->parallelism ? LEAVE_PRESSED_US : LEAVE_US;
 	if (w->busy && now >= w->until_us && !w->killed) {
 		w->killed = true;
 		log_error(NULL, "event=before-overrun stage=%s pid=%d before=%lld ms=%lld hint=\"killing it\"", w->pool->stage, (int)w->pid,
 		    (long long)w->job_id, (long long)((now - w->since_us) / 1000));
 		before_worker_kill(w);
-	} else if (w->pid && !w->exited && (w->leaving || w->fd < 0) && !w->busy && now - w->since_us > LEAVE_US && !w->killed) {
+	} else if (going(w) && !w->exited && now - w->since_us > leave_us && !w->killed) {
 		w->killed = true;
+		log_warn(NULL, "event=before-worker-stays stage=%s pid=%d hint=\"close() of its module does not return; killing it\"",
+		    w->pool->stage, (int)w->pid);
 		before_worker_kill(w);
 	} else if (w->ready && !w->busy && !w->leaving && now - w->since_us > w->pool->idle_us) {
 		retire(w);

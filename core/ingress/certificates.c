@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 #include "ingress_internal.h"
-#include "json.h"
+#include "base/json.h"
 
 enum { DAY_S = 86400, WARN_DAYS = 14 };
 

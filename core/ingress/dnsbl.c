@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 #include "ingress_internal.h"
-#include "json.h"
+#include "base/json.h"
 
 #include <stdlib.h>
 

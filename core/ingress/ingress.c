@@ -7,7 +7,6 @@
 #include "base/clock.h"
 
 #include <errno.h>
-#include <malloc.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +14,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-enum { REFUSAL_LINES_A_SECOND = 20, SESSION_OCTETS = 16 * 1024, GIVE_BACK_OCTETS = 4 * 1024 * 1024 };
+enum { REFUSAL_LINES_A_SECOND = 20 };
 enum { SWEEP_SEEN = 4000, SWEEP_ENDED = 50 }; /* in one turn of the loop */
 
 const char *const refusal_names[REFUSED_N] = { "relay", "database", "memory", "disk", "headers", "loop", "content",
@@ -229,19 +228,6 @@ static void look_at_disk(struct ingress *in)
 	in->disk_low = low;
 }
 
-/* After a flood: what it took is free by now, but in the C library's hands still. Its sessions end over several ticks, so
- * what was left at one look is the height that the next ones start from, down to where it is not worth a look. */
-static void give_back(struct ingress *in)
-{
-	size_t now = in->house.used + (size_t)in->n_sessions * SESSION_OCTETS;
-	if (now > in->peak)
-		in->peak = now;
-	if (in->peak < GIVE_BACK_OCTETS || now > in->peak / 4)
-		return;
-	malloc_trim(0);
-	in->peak = now;
-}
-
 static void on_tick(evutil_socket_t fd, short what, void *arg)
 {
 	struct ingress *in = arg;
@@ -258,7 +244,6 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	certificates_watch(in, now);
 	caps_write(in->caps, false);
 	tally_flush(in->tally, now, false);
-	give_back(in);
 }
 
 /* --- after the commit --- */

@@ -108,7 +108,6 @@ struct ingress {
 	int64_t queue_us;            /* when it was asked last */
 	bool queue_asked;
 	struct spool_house house;
-	size_t peak;                 /* of memory for sessions and messages, seen at a tick since it was last given back */
 
 	struct event *tick;          /* once a second: deadlines, free space */
 	struct event *sweep;         /* goes on with looking at deadlines, from sweep_at */

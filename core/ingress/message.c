@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "caps.h"
 #include "dnsbl.h"
-#include "json.h"
+#include "base/json.h"
 #include "proto/mail/received.h"
 #include "proxied.h"
 #include "reverse.h"

@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "json.h"
+#include "base/json.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>

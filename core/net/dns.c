@@ -36,6 +36,7 @@ struct net_dns *net_dns_new(struct event_base *base, const struct net_dns_settin
 	TAILQ_INIT(&d->flights);
 	TAILQ_INIT(&d->ready);
 	TAILQ_INIT(&d->evaluations_ready);
+	TAILQ_INIT(&d->hungry);
 	for (size_t i = 0; i < DNS_BUCKETS; i++)
 		TAILQ_INIT(&d->bucket[i]);
 	dns_random(d, &seed, sizeof seed);
@@ -96,6 +97,7 @@ void dns_wake(struct net_dns *d)
 void dns_ask_ready(struct net_dns_ask *ask, struct dns_answer *a, const struct net_dns_delivery *how)
 {
 	struct net_dns *d = ask->g->d;
+	ask->g->open -= ask->f != NULL;
 	ask->f = NULL;
 	ask->answer = a;
 	ask->how = *how;
@@ -107,7 +109,10 @@ void dns_ask_ready(struct net_dns_ask *ask, struct dns_answer *a, const struct n
 static void forget(struct net_dns_ask *ask)
 {
 	struct net_dns *d = ask->g->d;
-	if (ask->f) {
+	if (ask->waits) {
+		dns_group_unwait(ask);
+	} else if (ask->f) {
+		ask->g->open--;
 		TAILQ_REMOVE(&ask->f->asks, ask, link);
 		dns_flight_left(ask->f);
 	} else {
@@ -152,8 +157,10 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 	}
 	d->now = (struct net_dns_delivery){ .server = "" };
 	dns_evaluations_turn(d);
+	dns_groups_turn(d);
+	/* by the timer: what is made active again within its own callback runs before any socket is looked at */
 	if (d->n_ready || d->n_evaluations_ready)
-		dns_wake(d);
+		event_add(d->turn, &(struct timeval){ .tv_sec = 0 });
 }
 
 struct net_dns_delivery net_dns_delivery(const struct net_dns *d)
@@ -188,18 +195,29 @@ struct net_dns_ask *net_dns_query(struct net_dns_group *g, struct str name, enum
 		return ask;
 	}
 	d->stats.misses++;
+	const char *why = NULL;
+	if (!dns_group_may_ask(g, &why))
+		dns_ask_ready(ask, dns_failed(d, asked, type, why), &how);
+	else if (dns_group_has_room(g) || dns_group_wait(ask, asked))
+		dns_ask_launch(ask, asked);
+	return ask;
+}
+
+void dns_ask_launch(struct net_dns_ask *ask, struct str name)
+{
+	struct net_dns *d = ask->g->d;
 	bool fresh = false;
 	const char *why = NULL;
-	struct flight *f = dns_group_may_ask(g, &why) ? dns_flight_join(d, asked, type, &fresh, &why) : NULL;
+	struct flight *f = dns_flight_join(d, name, ask->type, &fresh, &why);
 	if (!f) {
-		dns_ask_ready(ask, dns_failed(d, asked, type, why), &how);
-		return ask;
+		dns_ask_ready(ask, dns_failed(d, name, ask->type, why), &(struct net_dns_delivery){ .server = "" });
+		return;
 	}
 	ask->f = f;
+	ask->g->open++;
 	TAILQ_INSERT_TAIL(&f->asks, ask, link);
 	if (fresh)
 		dns_flight_begin(f);
 	else
 		d->stats.coalesced++;
-	return ask;
 }

@@ -197,6 +197,8 @@ void dns_flight_free(struct flight *f)
 		TAILQ_REMOVE(&d->bucket[f->hash % DNS_BUCKETS], f, in_bucket);
 	d->in_flight--;
 	free(f);
+	if (!TAILQ_EMPTY(&d->hungry)) /* somebody waits for the place */
+		dns_wake(d);
 }
 
 /* A server that is down gets the question as well, for nobody: to see whether it is back. */

@@ -2,6 +2,7 @@
  * processes that have no loop of their own. */
 #include "dns_internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 struct net_dns_group *net_dns_group_new(struct net_dns *d, int64_t deadline_us, unsigned max_queries)
@@ -13,6 +14,7 @@ struct net_dns_group *net_dns_group_new(struct net_dns *d, int64_t deadline_us, 
 	g->deadline_us = clock_mono_us() + (deadline_us ? deadline_us : d->s.message_us);
 	g->max_queries = max_queries ? max_queries : d->s.max_queries;
 	TAILQ_INIT(&g->asks);
+	TAILQ_INIT(&g->waiting);
 	TAILQ_INIT(&g->evaluations);
 	d->groups++;
 	return g;
@@ -53,6 +55,12 @@ static void late(evutil_socket_t fd, short what, void *arg)
 	g->late = true;
 	TAILQ_FOREACH(ask, &g->asks, in_group) {
 		struct flight *f = ask->f;
+		if (ask->waits) {
+			struct dns_answer *a = dns_failed(g->d, str_from(ask->waits), ask->type, "deadline passed");
+			g->d->stats.deadline++;
+			dns_group_unwait(ask);
+			dns_ask_ready(ask, a, &how);
+		}
 		if (!f)
 			continue;
 		g->d->stats.deadline++;
@@ -85,6 +93,68 @@ bool dns_group_may_ask(struct net_dns_group *g, const char **ret_why)
 	}
 	g->queries++;
 	return true;
+}
+
+/* ---- many questions of one group */
+
+/* A message may ask for many names at once, and whoever wrote it may see to it that each takes its time. So that some hundred such
+ * messages do not take every question there may be under way from all others, a group has only some at a time; the rest wait. */
+bool dns_group_has_room(const struct net_dns_group *g)
+{
+	const struct net_dns *d = g->d;
+	return g->open < (d->in_flight < d->s.max_in_flight / 2 ? DNS_GROUP_OPEN : DNS_GROUP_OPEN_BUSY);
+}
+
+int dns_group_wait(struct net_dns_ask *ask, struct str name)
+{
+	struct net_dns_group *g = ask->g;
+	if (!(ask->waits = str_dupz(name)))
+		return -1;
+	if (TAILQ_EMPTY(&g->waiting))
+		TAILQ_INSERT_TAIL(&g->d->hungry, g, hungry);
+	TAILQ_INSERT_TAIL(&g->waiting, ask, link);
+	g->d->stats.waited++;
+	return 0;
+}
+
+void dns_group_unwait(struct net_dns_ask *ask)
+{
+	struct net_dns_group *g = ask->g;
+	TAILQ_REMOVE(&g->waiting, ask, link);
+	if (TAILQ_EMPTY(&g->waiting))
+		TAILQ_REMOVE(&g->d->hungry, g, hungry);
+	free(ask->waits);
+	ask->waits = NULL;
+}
+
+static void launch_waiting(struct net_dns_ask *ask)
+{
+	struct net_dns *d = ask->g->d;
+	struct net_dns_delivery how = { .server = "", .cached = true };
+	char name[DNS_NAME_MAX + 1];
+	struct str asked = str_n(name, (size_t)snprintf(name, sizeof name, "%s", ask->waits));
+	dns_group_unwait(ask);
+	struct dns_answer *known = dns_cache_get(d->cache, asked, ask->type, clock_mono_us(), &how.ttl_left);
+	if (known) /* somebody else asked meanwhile */
+		dns_ask_ready(ask, known, &how);
+	else
+		dns_ask_launch(ask, asked);
+}
+
+void dns_groups_turn(struct net_dns *d)
+{
+	bool any = true;
+	while (any) {
+		struct net_dns_group *g, *next;
+		any = false;
+		for (g = TAILQ_FIRST(&d->hungry); g && d->in_flight < d->s.max_in_flight; g = next) {
+			next = TAILQ_NEXT(g, hungry);
+			if (!dns_group_has_room(g))
+				continue;
+			launch_waiting(TAILQ_FIRST(&g->waiting)); /* calls nobody: at most the ready list grows */
+			any = true;
+		}
+	}
 }
 
 /* ---- evaluators */
@@ -177,7 +247,8 @@ static void finish(struct net_dns_evaluation *e, int rc)
 void dns_evaluations_turn(struct net_dns *d)
 {
 	struct net_dns_evaluation *e;
-	for (size_t n = d->n_evaluations_ready; n && (e = TAILQ_FIRST(&d->evaluations_ready)); n--) {
+	int64_t until = clock_mono_us() + DNS_TURN_US;
+	for (size_t n = d->n_evaluations_ready; n && (e = TAILQ_FIRST(&d->evaluations_ready)) && clock_mono_us() < until; n--) {
 		not_ready(e);
 		int rc = e->failed ? -1 : e->fn(e->fn_arg, e->set);
 		if (rc != DNS_MORE)

@@ -23,6 +23,9 @@ enum {
 	DNS_DATAGRAMS_PER_TURN = 32,
 	DNS_RESOLV_CHECK_S = 5,         /* resolv.conf is looked at no more often */
 	DNS_BUCKETS = 256,              /* of the table of flights */
+	DNS_GROUP_OPEN = 10,            /* questions of one group under way at once: keys of ten signatures, hosts of an mx term */
+	DNS_GROUP_OPEN_BUSY = 2,        /* when half of MAX_IN_FLIGHT is taken: many slow zones may not take it all from the others */
+	DNS_TURN_US = 3000,             /* evaluators of one turn of the loop; the next ones have the next turn, sockets come between */
 	DNS_LATENCY_BUCKETS = 14,       /* 0.5 ms, doubled */
 };
 
@@ -65,10 +68,11 @@ struct flight {
 };
 
 struct net_dns_ask {
-	TAILQ_ENTRY(net_dns_ask) link;     /* of the flight, or of the resolver's ready list */
+	TAILQ_ENTRY(net_dns_ask) link;     /* of the flight, of the group's waiting list, or of the resolver's ready list */
 	TAILQ_ENTRY(net_dns_ask) in_group;
 	struct net_dns_group *g;
-	struct flight *f;                  /* NULL: ready */
+	struct flight *f;                  /* NULL: ready, or waiting */
+	char *waits;                       /* the folded name: for its turn, the group having many questions under way. Else NULL */
 	struct dns_answer *answer;
 	struct net_dns_delivery how;
 	enum dns_type type;
@@ -93,6 +97,9 @@ struct net_dns_evaluation {
 struct net_dns_group {
 	struct net_dns *d;
 	struct dns_asks asks;
+	struct dns_asks waiting;
+	TAILQ_ENTRY(net_dns_group) hungry; /* while somebody waits */
+	unsigned open;                     /* asks that hang on flights */
 	TAILQ_HEAD(, net_dns_evaluation) evaluations;
 	int64_t deadline_us;
 	bool late;
@@ -102,7 +109,7 @@ struct net_dns_group {
 
 struct dns_stats {
 	uint64_t answers[16][4]; /* by type (dns_stats_type) and status */
-	uint64_t hits, misses, coalesced, tcp, forged, budget, deadline, full, edns_off;
+	uint64_t hits, misses, coalesced, waited, tcp, forged, budget, deadline, full, edns_off;
 	uint64_t latency[DNS_LATENCY_BUCKETS + 1];
 	uint64_t latency_us, flights;
 };
@@ -119,6 +126,7 @@ struct net_dns {
 	TAILQ_HEAD(dns_flights, flight) flights;
 	struct dns_flights bucket[DNS_BUCKETS];
 	unsigned in_flight, groups;
+	TAILQ_HEAD(, net_dns_group) hungry;
 	struct dns_asks ready;
 	TAILQ_HEAD(, net_dns_evaluation) evaluations_ready;
 	size_t n_ready, n_evaluations_ready;
@@ -138,10 +146,19 @@ void dns_ask_ready(struct net_dns_ask *ask, struct dns_answer *a, const struct n
 /* A TEMPFAIL for (name, type); never NULL. */
 struct dns_answer *dns_failed(struct net_dns *d, struct str name, enum dns_type type, const char *why);
 unsigned dns_stats_type(enum dns_type t);
+/* Puts the ask on a flight; it is ready with a failure where there can be none. */
+void dns_ask_launch(struct net_dns_ask *ask, struct str name);
 
 /* dns_group.c */
 /* Within budget and time? Counts the query then; else *ret_why. */
 bool dns_group_may_ask(struct net_dns_group *g, const char **ret_why);
+/* May it have one more question under way? */
+bool dns_group_has_room(const struct net_dns_group *g);
+/* The ask waits for its turn. 0, or -1: memory. */
+int dns_group_wait(struct net_dns_ask *ask, struct str name);
+void dns_group_unwait(struct net_dns_ask *ask);
+/* Launches what waits and has room now: one ask of each group in turn. */
+void dns_groups_turn(struct net_dns *d);
 /* Runs the evaluators that have all they missed. */
 void dns_evaluations_turn(struct net_dns *d);
 

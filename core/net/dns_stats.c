@@ -58,6 +58,7 @@ void net_dns_metrics(const struct net_dns *d, struct buf *out)
 	gauge(out, "cache_entries", "Answers in the cache", dns_cache_entries(d->cache));
 	gauge(out, "cache_bytes", "Memory of the cache", dns_cache_octets(d->cache));
 	counter(out, "coalesced_total", "Questions that joined an equal one under way", s->coalesced);
+	counter(out, "waited_total", "Questions that waited for their turn, their message having many under way", s->waited);
 	counter(out, "tcp_total", "Queries by TCP", s->tcp);
 	counter(out, "forged_total", "Replies dropped because they did not fit the question", s->forged);
 	counter(out, "edns_refused_total", "Times a server did not know EDNS", s->edns_off);

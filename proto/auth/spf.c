@@ -195,6 +195,13 @@ static bool leave(struct spf_run *r, enum spf_result *result)
 	return false;
 }
 
+static void tell(const struct spf_run *r, const char *domain, struct str term, enum spf_step step)
+{
+	static const char *const outcomes[] = { "does not match", "matches", "needs an answer", "temperror", "permerror", "leads on" };
+	if (r->c->step)
+		r->c->step(r->c->step_arg, r->depth, domain, term, outcomes[step]);
+}
+
 /* One term, or the end of the record. YES: *result is the level's. */
 static enum spf_step step_level(struct spf_run *r, enum spf_result *result)
 {
@@ -208,6 +215,7 @@ static enum spf_step step_level(struct spf_run *r, enum spf_result *result)
 		if (t.kind != SPF_INCLUDE) {
 			step = spf_mechanism_match(r, &t);
 		} else if ((step = follow(r, &t, &r->level[r->depth < SPF_TERMS_MAX ? r->depth + 1 : r->depth])) == SPF_STEP_YES) {
+			tell(r, l->domain, t.text, SPF_STEP_LEADS_ON);
 			r->level[++r->depth].include = t; /* cannot pass the last: each takes one of SPF_TERMS_MAX terms */
 			return SPF_STEP_NO;
 		}
@@ -215,16 +223,21 @@ static enum spf_step step_level(struct spf_run *r, enum spf_result *result)
 			*result = t.verdict;
 	} else if (l->record.redirect.spec.p) { /* §6.1: behind all mechanisms */
 		struct spf_term include = l->include;
+		char from[DNS_NAME_MAX + 1];
+		snprintf(from, sizeof from, "%s", l->domain);
 		t = l->record.redirect;
 		step = follow(r, &t, l);
 		l->include = include;
-		if (step == SPF_STEP_YES)
+		if (step == SPF_STEP_YES) {
+			tell(r, from, t.text, SPF_STEP_LEADS_ON);
 			return SPF_STEP_NO;
+		}
 	} else {
 		*result = SPF_NEUTRAL; /* §4.7 */
 		keep_term(r->c, l->domain, STR_NULL);
 		return SPF_STEP_YES;
 	}
+	tell(r, l->domain, t.text, step);
 	if (step == SPF_STEP_YES || ((step == SPF_STEP_TEMPERROR || step == SPF_STEP_PERMERROR) && !r->c->where[0]))
 		keep_term(r->c, l->domain, t.text);
 	return step;

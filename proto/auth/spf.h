@@ -87,6 +87,10 @@ struct spf_check {
 	struct str receiver;        /* our name, for %{r} in explanations; may be empty */
 	int64_t now;                /* seconds since the epoch, for %{t} in explanations */
 	unsigned voids_max;         /* 0: SPF_VOIDS_MAX (§4.6.4 lets sites choose) */
+	/* NULL, or told of each term with what it came to ("matches", "does not match", "leads on", "permerror", …), depth includes down:
+	 * for people. A run that ends with DNS_MORE tells, too, so this is for a run on a set that has all answers. */
+	void (*step)(void *arg, size_t depth, const char *domain, struct str term, const char *outcome);
+	void *step_arg;
 	bool explain;               /* fetch the domain's explanation of a fail (§6.2): foreign text, at most to be shown */
 	/* out */
 	enum spf_result result;

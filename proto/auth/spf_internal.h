@@ -39,7 +39,7 @@ struct spf_run {
 };
 
 /* What a step leads to. */
-enum spf_step { SPF_STEP_NO, SPF_STEP_YES, SPF_STEP_MORE, SPF_STEP_TEMPERROR, SPF_STEP_PERMERROR };
+enum spf_step { SPF_STEP_NO, SPF_STEP_YES, SPF_STEP_MORE, SPF_STEP_TEMPERROR, SPF_STEP_PERMERROR, SPF_STEP_LEADS_ON };
 
 /* Does the mechanism match? Not for include. */
 enum spf_step spf_mechanism_match(struct spf_run *r, const struct spf_term *t);

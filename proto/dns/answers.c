@@ -250,6 +250,17 @@ size_t dns_answers_n_missing(const struct dns_answers *set)
 	return set->missing;
 }
 
+bool dns_answers_at(const struct dns_answers *set, size_t i, struct str *ret_name, enum dns_type *ret_type,
+    const struct dns_answer **ret_answer)
+{
+	if (i >= set->n)
+		return false;
+	*ret_name = set->q[i].text;
+	*ret_type = set->q[i].type;
+	*ret_answer = set->q[i].answer;
+	return true;
+}
+
 size_t dns_answers_n(const struct dns_answers *set)
 {
 	return set->n;

@@ -146,6 +146,9 @@ size_t dns_answers_n_missing(const struct dns_answers *set);
  * dropped: what was once seen stays). A NULL answer is an error. Returns 0, or -1: full or out of memory; the reference is
  * taken even then, and the question, if it was missing, counts as failed. */
 int dns_answers_put(struct dns_answers *set, struct dns_answer *a);
+/* The i-th question asked, from 0, in order; *ret_answer is NULL while it is missing. False behind the last. */
+bool dns_answers_at(const struct dns_answers *set, size_t i, struct str *ret_name, enum dns_type *ret_type,
+    const struct dns_answer **ret_answer);
 /* How many different questions were asked of it so far, answered or missing (not counting those that cannot be asked). */
 size_t dns_answers_n(const struct dns_answers *set);
 

@@ -89,7 +89,8 @@ struct smtp_transaction {
 
 enum smtp_event_kind {
 	SMTP_EV_NONE,
-	SMTP_EV_HELO,     /* ev.text is the name, ev.esmtp; answer accept/reject */
+	SMTP_EV_HELO,     /* ev.text is the name, ev.esmtp; answer accept/reject. Between chunks of a message, too: accepted,
+	                     SMTP_EV_ABORT follows; refused, the message goes on */
 	SMTP_EV_MAIL,     /* ev.tx; answer */
 	SMTP_EV_RCPT,     /* ev.tx, ev.rcpt (not in tx->rcpts until accepted); answer */
 	SMTP_EV_DATA,     /* ev.tx has recipients; accept sends 354, or takes the first chunk (tx->chunked: BDAT) */

@@ -28,7 +28,7 @@ def separate_accounts(t):
             pepsi.check(r.returncode == 0, "contrib/accounts: %s" % r.stdout.decode())
         pepsi.check(not r.stdout, "contrib/accounts is not idempotent: %s" % r.stdout.decode())
         uid = {n: pwd.getpwnam(n).pw_uid for n in ("pepsi", "pepsi-reactor", "pepsi-config")}
-        d = pepsi.Pepsid(t, "", start=False)
+        d = pepsi.Pepsid(t, "", start=False, first_start=True)
         d.write_config(pepsi.maildir("init", d.mail) + pepsi.bounce())
         d.start()
         d.accept("sender@example.test", "alice@example.test", pepsi.message("one"))
@@ -59,7 +59,7 @@ def one_account(t):
     if pepsi.ROOT and not shutil.which("setpriv"):
         raise pepsi.Skip("needs setpriv")
     uid = os.geteuid()
-    d = pepsi.Pepsid(t, "", start=False)
+    d = pepsi.Pepsid(t, "", start=False, first_start=True)
     d.write_config(pepsi.maildir("init", d.mail) + pepsi.bounce())
     command = [os.path.join(pepsi.BIN, "pepsid"), "-c", d.config, "--state", d.state]
     if pepsi.ROOT:
@@ -86,7 +86,7 @@ def of_another_account(t):
     """A private database that belongs to somebody else, as after contrib/accounts: an error that says what to do."""
     if not pepsi.ROOT:
         raise pepsi.Skip("needs root")
-    d = pepsi.Pepsid(t, "", start=False)
+    d = pepsi.Pepsid(t, "", start=False, first_start=True)
     d.write_config(pepsi.maildir("init", d.mail) + pepsi.bounce())
     theirs = os.path.join(d.state, "postgres")
     os.mkdir(theirs, 0o700)

@@ -9,7 +9,7 @@ standard library only.
     lab.close()
 
 Names that are not in the table are NXDOMAIN; types that are not there, NODATA; "*.x" stands for everything below x. CNAME is
-followed within the table. DO is what is done with every question for that name:
+followed within the table. An entry may be a function of the name that makes it. DO is what is done with every question for that name:
     silent        nothing is answered          servfail, refused, formerr   this code
     delay S       after S seconds              truncate      TC by UDP, the answer by TCP
     drip          TC, then an octet a second   cut           TC, then half of the answer, and the end
@@ -17,6 +17,12 @@ followed within the table. DO is what is done with every question for that name:
     wrong-name    another question             flood         a hundred forged answers, then the right one
     garbage       noise behind the id          ad            with the AD bit
     big-udp       4000 octets by UDP, no TC    pointers      a name that is a loop of pointers
+    no-tcp        TC, and TCP closes at once   hang          TC, and TCP is silent
+    nx-data       NXDOMAIN that has records    lame          a referral to itself, no RA
+    notimp        this code                    no-question   the answer without its question
+    half          half of the datagram, no TC  maze          a thousand records, names of pointers to pointers
+    poison        records of other names, too  wrong-type    the records say that they are something else
+    bad-length    a record longer than the message
 As a program: python3 dnslab.py [PORT] < ZONE.json serves such a table until it is killed."""
 import json
 import socket
@@ -75,6 +81,18 @@ def record(owner, kind, data, ttl=TTL):
     return wire_name(owner) + struct.pack(">HHIH", TYPES[kind], 1, ttl, len(data)) + data
 
 
+def maze(at, number):
+    """Records whose owners are ever longer chains of pointers: name i is a pointer to that of record i - 1."""
+    out, owner = [], b"\xc0\x0c"
+    for _ in range(1000):
+        rr = owner + struct.pack(">HHIH", number, 1, TTL, 4) + b"\1\2\3\4"
+        out.append(rr)
+        if at < 0x3fff:
+            owner = struct.pack(">H", 0xc000 | at)
+        at += len(rr)
+    return out
+
+
 class Lab:
     def __init__(self, zone, port=0):
         self.zone = {k.lower().rstrip("."): v for k, v in zone.items()}
@@ -114,14 +132,11 @@ class Lab:
             return len([a for a in self.asked if name in (None, a[0]) and kind in (None, a[1])])
 
     def entry(self, name):
-        if name in self.zone:
-            return self.zone[name]
-        rest = name
-        while "." in rest:
+        e, rest = self.zone.get(name), name
+        while e is None and "." in rest:
             rest = rest.split(".", 1)[1]
-            if "*." + rest in self.zone:
-                return self.zone["*." + rest]
-        return None
+            e = self.zone.get("*." + rest)
+        return e(name) if callable(e) else e
 
     def what(self, name):
         e = self.entry(name)
@@ -152,18 +167,32 @@ class Lab:
             answers.append(record(at, "CNAME", wire_name(target), e.get("TTL", TTL)))
             at = target.lower().rstrip(".")
         authority = [] if answers and code == 0 else [record(at, "SOA", data_of("SOA", "ns.test"))]
-        code = {"servfail": 2, "refused": 5, "formerr": 1}.get(do, code)
-        if do in ("servfail", "refused", "formerr"):
+        codes = {"servfail": 2, "refused": 5, "formerr": 1, "notimp": 4, "nx-data": 3}
+        code = codes.get(do, code)
+        if do in codes and do != "nx-data":
             answers = authority = []
         flags = 0x8180 | code | (0x20 if do == "ad" else 0)
         if do == "pointers":
             answers = [b"\xc0" + bytes([12 + len(question)]) + struct.pack(">HHIH", number, 1, TTL, 4) + b"\1\2\3\4"]
+        if do == "lame":
+            flags, answers, authority = 0x8100, [], [record(name, "NS", wire_name("ns." + name))]
+        if do == "maze":
+            answers = maze(12 + len(question), number)
+        if do == "poison":
+            answers = [record("good.test", "A", b"\x0a\0\0\1"), *answers, record("bank.test", "A", b"\x0a\0\0\1")]
+            authority = [record("test", "NS", wire_name("ns.evil.test")), record("good.test", "A", b"\x0a\0\0\2")]
+        if do == "wrong-type":
+            answers = [record(name, "MX" if kind != "MX" else "A", b"\0\1\1x\0")]
+        if do == "bad-length":
+            answers = [record(name, kind, b"x" * 40)[:-30]]
         if do == "big-udp" and not tcp:
             answers = [record(name, "TXT", data_of("TXT", "x" * 4000))]
-        if not tcp and (do in ("truncate", "drip", "cut") or (len(b"".join(answers)) > 1100 and do != "big-udp")):
+        if not tcp and (do in ("truncate", "drip", "cut", "no-tcp", "hang") or (len(b"".join(answers)) > 1100 and do != "big-udp")):
             flags |= 0x0200
             answers = authority = []
-        head = struct.pack(">HHHHHH", struct.unpack(">H", q[:2])[0], flags, 1, len(answers), len(authority), 0)
+        if do == "no-question":
+            question = b""
+        head = struct.pack(">HHHHHH", struct.unpack(">H", q[:2])[0], flags, 1 if question else 0, len(answers), len(authority), 0)
         return head + question + b"".join(answers) + b"".join(authority), name, do
 
     def serve_udp(self):
@@ -184,6 +213,8 @@ class Lab:
                 self.send(bytes([reply[0] ^ 0x55]) + reply[1:], peer)
             elif do == "wrong-name":
                 self.send(reply[:13] + b"?" + reply[14:], peer)
+            elif do == "half":
+                self.send(reply[:len(reply) // 2], peer)
             elif do == "garbage":
                 self.send(reply[:2] + b"\xff" * 400, peer)
             elif do == "flood":
@@ -229,8 +260,10 @@ class Lab:
                     elif do == "cut":
                         c.sendall(whole[:len(whole) // 2])
                         return
-                    elif do == "silent":
+                    elif do in ("silent", "hang"):
                         time.sleep(30)
+                        return
+                    elif do == "no-tcp":
                         return
                     else:
                         c.sendall(whole)

@@ -7,7 +7,7 @@ import pepsi
 
 
 def daemon(t, start=True):
-    d = pepsi.Pepsid(t, "", start=False)
+    d = pepsi.Pepsid(t, "", start=False, first_start=True)
     d.write_config(pepsi.route("init", [("example.test", "maildir")], "bounce") + pepsi.maildir("maildir", d.mail) + pepsi.bounce())
     if start:
         d.start()
@@ -53,7 +53,7 @@ def state_by_option(t):
 
 def refused_strangers(t):
     """Only local domains are accepted from those who may not relay, and the reply says so."""
-    d = pepsi.Pepsid(t, "", start=False)
+    d = pepsi.Pepsid(t, "", start=False, first_start=True)
     d.write_config(pepsi.route("init", [("example.test", "maildir")], "bounce") + pepsi.maildir("maildir", d.mail) + pepsi.bounce(),
                    pepsi="RELAY_NETWORKS = 192.0.2.0/24\n")
     d.start()

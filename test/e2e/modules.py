@@ -2,7 +2,9 @@
 its process, takes two decisions or none, or cannot be loaded, harms nothing but its own pass: the daemon, the other
 stages' workers and every other message go on, and the message it was about is kept for the operator."""
 import os
+import signal
 import subprocess
+import time
 
 import pepsi
 
@@ -115,6 +117,32 @@ def leaking(t):
     d.stop()
 
 
+def staying(t):
+    """close() never returns: a worker gets MAX_MESSAGES and not one more, its successor comes beside it at once, and processes stay
+    bounded. Without that each pair of workers would cost the stage the 15 s until they are killed."""
+    messages, limit, workers = 150, 10, 2
+    d = pepsi.Pepsid(t, "[stage-init]\nPROGRAM = pepsi-stage-bad-wild\nDEPTH = 1\nPARALLELISM = %d\nMAX_MESSAGES = %d\n\n" % (workers, limit) + pepsi.bounce(),
+                     pepsi="MODULE_PATH = %s:%s\n" % (STAGES, os.path.join(os.path.dirname(pepsi.BIN), "lib", "pepsi", "modules")))
+    s, most, began = pepsi.Smtp(d.port), 0, time.monotonic()
+    for i in range(messages):
+        code, text = s.send("sender@example.test", "x@far.test", pepsi.message("m%d" % i))
+        pepsi.check(code == 250, "%d %s" % (code, text))
+        if i % 5 == 0:
+            most = max(most, next(g for g in d.status()["stages"] if g["name"] == "init")["workers"])
+    s.close()
+    d.wait_empty(60)
+    took = time.monotonic() - began
+    stage = next(g for g in d.status()["stages"] if g["name"] == "init")
+    pepsi.say("      %d messages by workers that stay after %d each: %.1f s, %d processes at most" % (messages, limit, took, most))
+    pepsi.check(most <= 2 * workers, "%d processes for a PARALLELISM of %d" % (most, workers))
+    pepsi.check(stage["done"] == messages and stage["crashes"] == 0, "%s" % stage)
+    # 15 workers' worth; four stand without harm, each two that follow wait 2 s
+    pepsi.check(took < 12 + 3 * pepsi.SLACK, "the stage stands still: %.1f s" % took)
+    for pid in d.worker_pids("init"):  # or the stop waits for them
+        os.kill(pid, signal.SIGKILL)
+    d.stop()
+
+
 def undecided(t):
     """No terminal, or two: the pass fails with a reason; the message is not lost."""
     for bad in ("none", "two-terminals"):
@@ -146,4 +174,4 @@ def unloadable(t):
             pepsi.check("pepsi-stage-bad-" + bad in text and any(w in text.lower() for w in words), "%s: %s says: %s" % (bad, program, text))
 
 
-pepsi.main(__file__, [crashing, exiting, hanging, talking, leaking, undecided, unloadable])
+pepsi.main(__file__, [crashing, exiting, hanging, talking, leaking, staying, undecided, unloadable])

@@ -115,6 +115,16 @@ def service_account():
     raise Skip("neither an account pepsi nor nobody")
 
 
+def copy_cluster(kind, where):
+    """A PostgreSQL data folder of the service account's at `where`, copied from one that was made before for this build (test/cluster).
+    False where that cannot be had."""
+    command = [os.path.join(SOURCE, "test", "cluster"), kind, where, service_account().pw_name]
+    r = subprocess.run(command, env=dict(os.environ, PEPSI_BUILD=os.path.dirname(BIN)), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                       stderr=subprocess.STDOUT, timeout=60 * PATIENCE)
+    check(r.returncode in (0, 3), "%s: %s" % (command, r.stdout.decode(errors="replace")))
+    return r.returncode == 0
+
+
 # ------------------------------------------------------------------------------------------------------ SMTP client
 class SmtpError(Exception):
     pass
@@ -405,9 +415,11 @@ class Sink:
 # ----------------------------------------------------------------------------------------------------------- pepsid
 class Pepsid:
     """One daemon with a state folder of its own. `stages` is the text of the [stage-…] sections and whatever else
-    the test wants; `pepsi`, `listener` and `more` are further lines of those sections / of the file."""
+    the test wants; `pepsi`, `listener` and `more` are further lines of those sections / of the file. Its private database
+    is a copy of one that was made before, unless the test is about the first start of all."""
 
-    def __init__(self, test, stages, pepsi="", listener="", more="", start=True):
+    def __init__(self, test, stages, pepsi="", listener="", more="", start=True, first_start=False):
+        self.first_start = first_start
         self.test, self.port, self.http = test, free_port(), free_port()
         self.dir = os.path.join(test.dir, "d%d" % test.next_number())
         self.state = os.path.join(self.dir, "state")
@@ -439,7 +451,15 @@ class Pepsid:
                     % (domains, networks, pepsi, self.port, limit, listener, self.http, more, stages))
         os.chmod(self.config, 0o644)
 
+    def own_database(self):
+        """Is it to have a private cluster, which is not there yet?"""
+        with open(self.config) as f:
+            theirs = re.search(r"(?ms)^\[pepsi-postgres\][^\[]*?^CONFIG\s*=", f.read())
+        return not theirs and not os.path.exists(os.path.join(self.state, "postgres"))
+
     def start(self, wait=True):
+        if not self.first_start and os.environ.get("PEPSI_TEMPLATE") != "0" and self.own_database():
+            copy_cluster("embedded", os.path.join(self.state, "postgres"))
         env = dict(os.environ, **self.test.environment)
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen([os.path.join(BIN, "pepsid"), "-c", self.config, "--state", self.state],

@@ -54,8 +54,7 @@ def daemon(t, module, workers):
     if not os.path.exists(os.path.join(STAGES, module + ".so")):
         raise pepsi.Skip("test/stages was not built")
     t.environment["ASAN_OPTIONS"] += ":handle_abort=0"
-    # a worker that is exchanged after MAX_MESSAGES hangs in the close() of these modules, and the stage stands still until it is killed
-    return pepsi.Pepsid(t, "[stage-init]\nPROGRAM = %s\nDEPTH = 1\nPARALLELISM = %d\nQUEUE_LIMIT = 50\nMAX_MESSAGES = 1000000000\n\n" % (module, workers) + pepsi.bounce(),
+    return pepsi.Pepsid(t, "[stage-init]\nPROGRAM = %s\nDEPTH = 1\nPARALLELISM = %d\nQUEUE_LIMIT = 50\n\n" % (module, workers) + pepsi.bounce(),
                         pepsi="MODULE_PATH = %s:%s\n" % (STAGES, os.path.join(os.path.dirname(pepsi.BIN), "lib", "pepsi", "modules")))
 
 

@@ -28,13 +28,15 @@ class Cluster:
         if pepsi.ROOT:
             os.chown(self.dir, self.account.pw_uid, self.account.pw_gid)
         self.port = pepsi.free_port()
-        self.run("initdb", "-D", self.dir + "/data", "-A", "trust", "-U", "postgres", "-N", "--no-locale", "-E", "UTF8")
+        if not pepsi.copy_cluster("external", self.dir + "/data"):
+            pepsi.check(pepsi.copy_cluster("bare", self.dir + "/data"), "no cluster was made")
         with open(self.dir + "/data/postgresql.conf", "a") as f:
             f.write("listen_addresses = '127.0.0.1'\nport = %d\nunix_socket_directories = ''\nmax_connections = 60\n%s" % (self.port, more))
         t.cleanup(self.stop)
         self.up = False
         self.start()
-        self.run("createdb", "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", "pepsi")
+        if not self.sql("SELECT 1 FROM pg_database WHERE datname = 'pepsi'", "postgres"):
+            self.run("createdb", "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", "pepsi")
         self.uri = "postgres://postgres@127.0.0.1:%d/pepsi" % self.port
 
     def command(self, program, *args):
@@ -73,9 +75,10 @@ class Cluster:
                 pass
         pepsi.wait_for("its processes are gone", lambda: not [p for p in tree if pepsi.alive(p)], 10)
 
-    def sql(self, statement):
+    def sql(self, statement, database="pepsi"):
         """The value of a statement, as superuser."""
-        r = subprocess.run([pepsi.need("psql"), "-qXAt", "-v", "ON_ERROR_STOP=1", "-d", self.uri, "-c", statement], stdout=subprocess.PIPE,
+        uri = "postgres://postgres@127.0.0.1:%d/%s" % (self.port, database)
+        r = subprocess.run([pepsi.need("psql"), "-qXAt", "-v", "ON_ERROR_STOP=1", "-d", uri, "-c", statement], stdout=subprocess.PIPE,
                            stderr=subprocess.PIPE, timeout=60, cwd="/")
         pepsi.check(r.returncode == 0, "psql: %s: %s" % (statement, r.stderr.decode(errors="replace")))
         return r.stdout.decode().strip()

@@ -1,5 +1,5 @@
 /* Any octets become a JSON text that a strict parser takes, without NUL, and ASCII comes back as it was. */
-#include "ingress/json.h"
+#include "base/json.h"
 
 #include <json-c/json.h>
 #include <stdlib.h>

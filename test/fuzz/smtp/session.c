@@ -18,6 +18,7 @@ static uint32_t dice(uint32_t n)
 struct caller {
 	struct smtp_server *s;
 	bool mail, message, over, tls, binary, chunked;
+	bool aborts;    /* EHLO between chunks was accepted: what had begun must end first */
 	uint64_t size;
 	char last;      /* octet of the message */
 	unsigned empty_line; /* octets of CR LF CR LF seen; a message may begin in the middle of it */
@@ -73,14 +74,15 @@ static bool answer(struct caller *c)
 
 static void event(struct caller *c, const struct smtp_event *ev)
 {
-	must(!c->over);
+	must(!c->over && (!c->aborts || ev->kind == SMTP_EV_ABORT));
 	switch (ev->kind) {
 	case SMTP_EV_NONE:
 		must(false);
 		break;
 	case SMTP_EV_HELO:
-		must(ev->text.n && str_is_ascii(ev->text) && !c->message);
-		answer(c);
+		/* between chunks, too: one that is refused changes nothing (RFC 5321 §4.1.4) */
+		must(ev->text.n && str_is_ascii(ev->text) && (!c->message || c->chunked));
+		c->aborts = answer(c) && c->message;
 		break;
 	case SMTP_EV_MAIL:
 		must(!c->message && !ev->tx->n_rcpts && (!ev->tx->mail_domain.n || ev->tx->mail_from.n));
@@ -119,7 +121,7 @@ static void event(struct caller *c, const struct smtp_event *ev)
 	case SMTP_EV_ABORT:
 		must(ev->text.n);
 		/* after a shutdown while the message waited for its answer, the message was told already */
-		c->message = false;
+		c->message = c->aborts = false;
 		break;
 	case SMTP_EV_RESET:
 		must(!c->message);

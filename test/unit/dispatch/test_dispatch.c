@@ -584,6 +584,78 @@ static void test_worn_out_and_idle_workers_leave(void **state)
 	assert_int_equal(init_stage()->crashes, 0);
 }
 
+/* close() of the module hangs: nothing more is dealt to such a worker, its successor comes at once, and processes stay bounded. */
+static void test_successors_of_workers_that_stay(void **state)
+{
+	int w[4];
+	int64_t ids[16], id = 1;
+	struct arena *a = arena_new(1 << 20);
+	struct stage *st = init_stage();
+	(void)state;
+	for (unsigned n = 0; n < 4; n++) {
+		assert_true(hand(id++));
+		spin();
+		assert_int_equal(sp.starts, n + 1);
+		w[n] = worker_up(n);
+		say(w[n], "0\n");
+		for (unsigned i = 1; i < 5; i++) {
+			assert_true(hand(id++));
+			spin();
+			say(w[n], "0\n");
+		}
+		assert_int_equal(st->done, 5 * (n + 1));
+		assert_int_equal(got(w[n], ids, 16, NULL, a), 5); /* MAX_MESSAGES, and not one more */
+		assert_int_equal(pool_leaving(st), n + 1);
+	}
+	/* PARALLELISM 2: with four of them on their way out a message waits, for a while */
+	int64_t last = id;
+	assert_true(hand(id++));
+	spin();
+	assert_int_equal(sp.starts, 4);
+	assert_int_equal(st->n_backlog, 1);
+	for (unsigned n = 0; n < 4; n++)
+		assert_int_equal(got(w[n], ids, 16, NULL, a), 0);
+	pool_tick(d, now_us);
+	assert_int_equal(sp.kills, 0);
+	now_us += LEAVE_PRESSED_US;
+	pool_tick(d, now_us);
+	assert_int_equal(sp.kills, 4);
+	for (pid_t pid = next_pid - 3; pid <= next_pid; pid++)
+		dispatch_worker_exited(d, pid, SIGKILL);
+	spin();
+	assert_int_equal(st->crashes, 0);
+	assert_int_equal(sp.starts, 5);
+	int fresh = worker_up(4);
+	assert_int_equal(got(fresh, ids, 16, NULL, a), 1);
+	assert_int_equal(ids[0], last);
+	say(fresh, "0\n");
+	assert_int_equal(st->in_flight, 0);
+	arena_free(a);
+	close(fresh);
+	for (unsigned n = 0; n < 4; n++)
+		close(w[n]);
+}
+
+/* Nobody waits for their place: they have their time. */
+static void test_time_to_leave(void **state)
+{
+	(void)state;
+	for (int64_t i = 1; i <= 5; i++)
+		assert_true(hand(i));
+	spin();
+	int w = worker_up(0);
+	say(w, "0\n0\n");
+	say(w, "0\n0\n0\n");
+	assert_int_equal(pool_leaving(init_stage()), 1);
+	now_us += LEAVE_US - 1;
+	pool_tick(d, now_us);
+	assert_int_equal(sp.kills, 0);
+	now_us += 1;
+	pool_tick(d, now_us);
+	assert_int_equal(sp.kills, 1);
+	close(w);
+}
+
 static void test_garbage_kills_the_worker(void **state)
 {
 	static const int64_t row = 5;
@@ -673,6 +745,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_ready_twice, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_starts_are_bounded, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_worn_out_and_idle_workers_leave, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_successors_of_workers_that_stay, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_time_to_leave, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_garbage_kills_the_worker, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_error_line_is_released_later, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_stop, setup, teardown),

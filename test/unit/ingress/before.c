@@ -317,6 +317,51 @@ static void test_overload(void **state)
 	done(w, NULL, -1);
 }
 
+/* close() of the module hangs: the next message has a worker at once, the one after it soon. */
+static void test_successor(void **state)
+{
+	(void)state;
+	struct world *w = world("one", "tempfail");
+	struct before_pool *p = TAILQ_FIRST(&w->in->before->pools);
+	struct client c[3];
+	int sock[2];
+	p->max_messages = 1;
+	for (int i = 0; i < 2; i++) {
+		c[i] = sent(w);
+		assert_int_equal(spawner.started, i + 1);
+		sock[i] = come(w, 11 + i);
+		struct job j = get_job(sock[i]);
+		say(w, sock[i], &(struct wire_verdict){ .id = j.item.id, .what = WIRE_PASS }, -1);
+		fake_commit(w, NULL);
+		client_expect(&c[i], "250 ");
+		drop_job(&j);
+	}
+	c[2] = sent(w);
+	assert_int_equal(spawner.started, 2); /* PARALLELISM 1: two are there */
+	event_active(w->in->before->tick, EV_TIMEOUT, 0);
+	settle(w);
+	assert_int_equal(spawner.killed, 0);
+	TAILQ_FIRST(&p->workers)->since_us -= 2 * US_PER_S;
+	event_active(w->in->before->tick, EV_TIMEOUT, 0);
+	settle(w);
+	assert_int_equal(spawner.killed, 1);
+	assert_int_equal(spawner.pid, 11);
+	ingress_worker_exited(w->in, 11, SIGKILL);
+	settle(w);
+	assert_int_equal(spawner.started, 3);
+	int last = come(w, 13);
+	struct job j = get_job(last);
+	say(w, last, &(struct wire_verdict){ .id = j.item.id, .what = WIRE_PASS }, -1);
+	fake_commit(w, NULL);
+	client_expect(&c[2], "250 ");
+	drop_job(&j);
+	for (unsigned i = 0; i < 3; i++)
+		client_free(&c[i]);
+	close(sock[0]);
+	close(sock[1]);
+	done(w, NULL, last);
+}
+
 static void test_deadline(void **state)
 {
 	(void)state;
@@ -367,6 +412,6 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_pass_and_change), cmocka_unit_test(test_large_body),
 		cmocka_unit_test(test_verdicts), cmocka_unit_test(test_failures), cmocka_unit_test(test_overload),
-		cmocka_unit_test(test_deadline), cmocka_unit_test(test_client_leaves) };
+		cmocka_unit_test(test_successor), cmocka_unit_test(test_deadline), cmocka_unit_test(test_client_leaves) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -542,22 +542,73 @@ static void deadline(void **st)
 
 static void in_flight(void **st)
 {
-	struct net_dns_group *g = net_dns_group_new(lab.dns, 0, 100);
+	struct net_dns_group *g[60];
 	static struct got got[60];
 	(void)st;
 	memset(got, 0, sizeof got);
 	for (unsigned i = 0; i < 60; i++) {
 		char name[32];
 		snprintf(name, sizeof name, "silent%u.test", i);
-		net_dns_query(g, str_from(name), DNS_A, on_answer, &got[i]);
+		g[i] = net_dns_group_new(lab.dns, 0, 100);
+		net_dns_query(g[i], str_from(name), DNS_A, on_answer, &got[i]);
 	}
 	assert_true(metric("pepsi_dns_in_flight") == 50);
 	for (unsigned i = 50; i < 60; i++) {
 		run_until(&got[i].n, 1);
 		assert_string_equal(got[i].why, "too many questions at once");
 	}
-	net_dns_group_free(g); /* nobody waits: half of them are ended, the others go on for the cache */
+	for (unsigned i = 0; i < 60; i++)
+		net_dns_group_free(g[i]); /* nobody waits: half of them are ended, the others go on for the cache */
 	assert_true(metric("pepsi_dns_in_flight") == 25);
+}
+
+/* Groups with many questions about silent names do not take all there may be; each of theirs is answered all the same. */
+static void turns(void **st)
+{
+	enum { GROUPS = 4, EACH = 40 };
+	static struct got got[GROUPS][EACH];
+	static const double open[GROUPS] = { 10, 20, 25, 27 }; /* of 50: from 25 on a group has two */
+	struct net_dns_group *g[GROUPS];
+	(void)st;
+	memset(got, 0, sizeof got);
+	for (unsigned i = 0; i < GROUPS; i++) {
+		g[i] = net_dns_group_new(lab.dns, 300 * 1000, 100);
+		for (unsigned k = 0; k < EACH; k++) {
+			char name[32];
+			snprintf(name, sizeof name, "silent%u-%u.test", i, k);
+			assert_non_null(net_dns_query(g[i], str_from(name), DNS_A, on_answer, &got[i][k]));
+		}
+		assert_true(metric("pepsi_dns_in_flight") == open[i]);
+	}
+	assert_true(metric("pepsi_dns_waited_total") == GROUPS * EACH - 27);
+	assert_int_equal(ask("ok.test", DNS_A).status, DNS_OK);
+	/* one goes while it waits */
+	net_dns_group_free(g[1]);
+	for (unsigned i = 0; i < GROUPS; i++)
+		for (unsigned k = 0; k < EACH && i != 1; k++) {
+			run_until(&got[i][k].n, 1);
+			assert_int_equal(got[i][k].status, DNS_TEMPFAIL);
+			assert_true(metric("pepsi_dns_in_flight") <= 50);
+		}
+	assert_int_equal(got[1][EACH - 1].n, 0);
+	net_dns_group_free(g[0]);
+	net_dns_group_free(g[2]);
+	net_dns_group_free(g[3]);
+	/* what waits is asked when there is room, all of it, and an answer that came meanwhile is taken */
+	static struct got fine[EACH + 1];
+	g[0] = net_dns_group_new(lab.dns, 0, 100);
+	memset(fine, 0, sizeof fine);
+	for (unsigned k = 0; k <= EACH; k++) {
+		char name[32];
+		snprintf(name, sizeof name, "ok%u.test", k % EACH);
+		assert_non_null(net_dns_query(g[0], str_from(name), DNS_A, on_answer, &fine[k]));
+	}
+	for (unsigned k = 0; k <= EACH; k++) {
+		run_until(&fine[k].n, 1);
+		assert_int_equal(fine[k].status, DNS_OK);
+	}
+	assert_true(fine[EACH].cached);
+	net_dns_group_free(g[0]);
 }
 
 static void cancelling(void **st)
@@ -761,6 +812,6 @@ static void watch(void **st)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { T(answers), T(silent_first), T(down_and_up), T(refused), T(cache), T(coalesced), T(budget), T(deadline),
-		T(in_flight), T(cancelling), T(trust), T(random_case), T(reload), T(evaluators), T(waiting), T(watch) };
+		T(in_flight), T(turns), T(cancelling), T(trust), T(random_case), T(reload), T(evaluators), T(waiting), T(watch) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

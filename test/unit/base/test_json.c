@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "ingress/json.h"
+#include "base/json.h"
 
 #include <json-c/json.h>
 

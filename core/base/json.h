@@ -1,9 +1,9 @@
-/* Writing the few JSON objects the ingress makes (workqueue.state), on the hot path, without a tree. What a
+/* Writing JSON objects that need no tree (workqueue.state, results of authentication), on hot paths. What a
  * peer sent may hold any octet; what comes out is always valid JSON that PostgreSQL takes as jsonb. */
-#ifndef INGRESS_JSON_H
-#define INGRESS_JSON_H
+#ifndef PEPSI_BASE_JSON_H
+#define PEPSI_BASE_JSON_H
 
-#include "base/buf.h"
+#include "buf.h"
 
 /* "s" quoted and escaped. Octets that are no valid UTF-8 become \u00XX; NUL, which jsonb cannot hold, U+FFFD. */
 void json_put_str(struct buf *out, struct str s);

@@ -1,0 +1,323 @@
+/* The authentication of one message: which method may go on, and what becomes of all of them together. See verify.h. */
+#include "verify_internal.h"
+
+#include <stdlib.h>
+
+enum { HELO_MAX = 512, SENDER_MAX = 2048, RECEIVER_MAX = 256 };
+
+const char *verify_method_name(enum verify_method m)
+{
+	static const char *const names[VERIFY_METHODS] = { "spf-helo", "spf", "dkim", "arc", "dmarc" };
+	return (unsigned)m < VERIFY_METHODS ? names[m] : "?";
+}
+
+const char *verify_override_name(enum verify_override o)
+{
+	static const char *const names[] = { "", "policy_test_mode", "local_policy" };
+	return (unsigned)o < 3 ? names[o] : "";
+}
+
+/* Whoever has an RFC 7489 view of suffixes asks it through this, so that it is known whether it mattered. */
+static int ask_fallback(void *arg, const char *domain, char ret[DNS_NAME_MAX + 1])
+{
+	struct verify *v = arg;
+	v->psl_asked = true;
+	return v->policy.fallback(v->policy.fallback_arg, domain, ret);
+}
+
+struct verify *verify_new(const struct verify_policy *p)
+{
+	struct verify *v = calloc(1, sizeof *v);
+	if (!v)
+		return NULL;
+	v->policy = *p;
+	v->policy.dkim_policy.arc = p->arc;
+	v->wanted[VERIFY_HELO] = v->wanted[VERIFY_MAILFROM] = p->spf || p->dmarc;
+	v->wanted[VERIFY_DKIM] = p->dkim || p->dmarc;
+	v->wanted[VERIFY_ARC] = p->arc;
+	v->wanted[VERIFY_DMARC] = p->dmarc;
+	v->dmarc = (struct dmarc_check){ .author = &v->author, .id = v->id };
+	if (p->fallback) {
+		v->dmarc.fallback = ask_fallback;
+		v->dmarc.fallback_arg = v;
+	}
+	v->text = BUF_INIT(VERIFY_TEXT_MAX);
+	if (v->wanted[VERIFY_DKIM] || v->wanted[VERIFY_ARC])
+		v->dkim = dkim_new(&v->policy.dkim_policy);
+	if (v->dkim || !(v->wanted[VERIFY_DKIM] || v->wanted[VERIFY_ARC]))
+		return v;
+	free(v);
+	return NULL;
+}
+
+void verify_free(struct verify *v)
+{
+	if (!v)
+		return;
+	dkim_free(v->dkim);
+	free(v->record_text);
+	buf_free(&v->text);
+	free(v);
+}
+
+static bool all_done(const struct verify *v)
+{
+	for (unsigned m = 0; m < VERIFY_METHODS; m++)
+		if (v->wanted[m] && !v->done[m])
+			return false;
+	return true;
+}
+
+static void finished(struct verify *v, enum verify_method m, struct dns_answers *set)
+{
+	v->done[m] = true;
+	verify_trace_done(v, m, set);
+}
+
+/* -- input */
+
+static struct str keep(struct verify *v, struct str s, size_t most)
+{
+	size_t at = v->text.n;
+	buf_add(&v->text, s.p, s.n < most ? s.n : most);
+	return str_n(v->text.p + at, v->text.n - at);
+}
+
+int verify_envelope(struct verify *v, const struct verify_envelope *e)
+{
+	if (!buf_room(&v->text, HELO_MAX + SENDER_MAX + RECEIVER_MAX))
+		return -1;
+	struct str helo = keep(v, e->helo, HELO_MAX), receiver = keep(v, e->receiver, RECEIVER_MAX), sender = e->mail_from;
+	if (sender.n > SENDER_MAX) /* the domain counts, and stands at the end */
+		sender = str_skip(sender, sender.n - SENDER_MAX);
+	sender = keep(v, sender, SENDER_MAX);
+	memcpy(v->ip, e->ip, sizeof v->ip);
+	for (unsigned i = VERIFY_HELO; i <= VERIFY_MAILFROM; i++)
+		v->spf[i] = (struct spf_check){ .ip = v->ip, .ip_n = e->ip_n, .identity = i == VERIFY_HELO ? SPF_HELO : SPF_MAILFROM,
+			.helo = helo, .sender = sender, .receiver = receiver, .now = v->policy.dkim_policy.now };
+	if (!sender.n) /* the other check is of the same name */
+		v->wanted[VERIFY_HELO] = false;
+	v->enveloped = true;
+	return v->text.failed ? -1 : 0;
+}
+
+int verify_headers(struct verify *v, struct str headers)
+{
+	dmarc_author(headers, &v->author);
+	v->verdict.author = &v->author;
+	if (!v->dkim || dkim_headers(v->dkim, headers) == 0)
+		return 0;
+	v->verdict.dkim_error = "out of memory";
+	return -1;
+}
+
+bool verify_wants_body(const struct verify *v)
+{
+	return v->dkim && !v->verdict.dkim_error && dkim_wants_body(v->dkim);
+}
+
+void verify_body(struct verify *v, const void *p, size_t n)
+{
+	if (v->dkim)
+		dkim_body(v->dkim, p, n);
+}
+
+void verify_body_end(struct verify *v)
+{
+	if (v->dkim)
+		dkim_body_end(v->dkim);
+}
+
+/* -- SPF */
+
+static int run_spf(struct verify *v, enum verify_method m, struct dns_answers *set)
+{
+	if (!v->enveloped)
+		return DNS_DONE;
+	int rc = spf_evaluate(&v->spf[m], set);
+	if (rc == DNS_DONE) {
+		*(m == VERIFY_HELO ? &v->verdict.spf_helo : &v->verdict.spf) = &v->spf[m];
+		finished(v, m, set);
+	}
+	return rc;
+}
+
+/* -- DKIM and ARC, which one engine does */
+
+static void end_dkim(struct verify *v, struct dns_answers *set)
+{
+	struct verify_verdict *r = &v->verdict;
+	r->dkim_checked = v->wanted[VERIFY_DKIM];
+	if (r->dkim_error) {
+		r->n_dkim = 0;
+	} else {
+		r->n_dkim = dkim_n(v->dkim);
+		r->dkim_ignored = dkim_n_ignored(v->dkim);
+		for (size_t i = 0; i < r->n_dkim; i++)
+			r->dkim[i] = (struct verify_dkim){ .signature = dkim_signature(v->dkim, i) };
+		r->arc = v->wanted[VERIFY_ARC] ? dkim_arc(v->dkim) : NULL;
+	}
+	if (v->wanted[VERIFY_DKIM])
+		finished(v, VERIFY_DKIM, set);
+	if (v->wanted[VERIFY_ARC])
+		finished(v, VERIFY_ARC, set);
+}
+
+static int run_dkim(struct verify *v, struct dns_answers *set)
+{
+	int rc = DNS_DONE;
+	if (!v->verdict.author) /* no headers yet */
+		return DNS_DONE;
+	if (!v->keyed && !v->verdict.dkim_error) {
+		rc = dkim_evaluate(v->dkim, set);
+		v->keyed = rc == DNS_DONE;
+		if (rc < 0) {
+			v->verdict.dkim_error = "out of memory";
+			rc = DNS_DONE;
+		}
+	}
+	if (v->verdict.dkim_error || dkim_done(v->dkim))
+		end_dkim(v, set);
+	return rc;
+}
+
+/* -- DMARC */
+
+static void collect_ids(struct verify *v)
+{
+	const struct spf_check *s = &v->spf[VERIFY_MAILFROM];
+	size_t n = 0;
+	v->id[n++] = (struct dmarc_id){ .domain = str_from(s->domain), .spf = true, .pass = s->result == SPF_PASS,
+		.temperror = s->result == SPF_TEMPERROR };
+	for (size_t i = 0; i < v->verdict.n_dkim; i++) {
+		const struct dkim_signature *one = v->verdict.dkim[i].signature;
+		v->id[n++] = (struct dmarc_id){ .domain = one->domain, .pass = one->result == DKIM_PASS,
+			.temperror = one->result == DKIM_TEMPERROR };
+	}
+	v->dmarc.n_ids = n;
+}
+
+/* Policies are looked up while the body is still on its way. */
+static int prefetch(struct verify *v, struct dns_answers *set)
+{
+	int rc = DNS_DONE;
+	for (size_t i = 0; i < v->author.n; i++)
+		rc |= dmarc_walk(str_from(v->author.domain[i]), set, &v->dmarc.walk);
+	return rc;
+}
+
+/* The record outlives the set. */
+static void keep_record(struct verify *v)
+{
+	struct dmarc_walk *w = &v->dmarc.walk;
+	struct str text = w->policy_domain[0] ? w->record.text : STR_NULL;
+	if (text.p && (v->record_text = str_dupz(text)) && dmarc_record_parse(str_n(v->record_text, text.n), &v->record) == 0)
+		v->verdict.record = &v->record;
+	w->record = v->record; /* nothing, where none was kept */
+}
+
+static int run_dmarc(struct verify *v, struct dns_answers *set)
+{
+	struct verify_verdict *r = &v->verdict;
+	if (!r->author)
+		return DNS_DONE;
+	if (!v->done[VERIFY_MAILFROM] || !v->done[VERIFY_DKIM] || (v->wanted[VERIFY_ARC] && !v->done[VERIFY_ARC]))
+		return prefetch(v, set);
+	collect_ids(v);
+	if (dmarc_evaluate(&v->dmarc, set) == DNS_MORE)
+		return DNS_MORE;
+	if (r->dkim_error && v->dmarc.result == DMARC_RESULT_FAIL && v->author.state == DMARC_AUTHOR_OK) {
+		v->dmarc.result = DMARC_RESULT_TEMPERROR; /* a signature might have been good */
+		v->dmarc.disposition = DMARC_NONE;
+		v->dmarc.reason = "signatures could not be checked";
+	}
+	r->spf_aligned = v->dmarc.spf_aligned;
+	for (size_t i = 0; i < r->n_dkim; i++)
+		r->dkim[i].aligned = v->id[1 + i].aligned && v->dmarc.result != DMARC_RESULT_NONE;
+	keep_record(v);
+	r->dmarc = &v->dmarc;
+	r->psl = v->psl_asked && !v->dmarc.walk.psd;
+	verify_seal(v);
+	finished(v, VERIFY_DMARC, set);
+	return DNS_DONE;
+}
+
+/* -- all of it */
+
+int verify_evaluate(void *arg, struct dns_answers *set)
+{
+	struct verify *v = arg;
+	int rc = DNS_DONE;
+	verify_trace_answers(v, set);
+	for (unsigned m = VERIFY_HELO; m <= VERIFY_MAILFROM; m++) {
+		if (v->wanted[m] && !v->done[m])
+			rc |= run_spf(v, (enum verify_method)m, set);
+		verify_trace_questions(v, set, (enum verify_method)m);
+	}
+	if ((v->wanted[VERIFY_DKIM] && !v->done[VERIFY_DKIM]) || (v->wanted[VERIFY_ARC] && !v->done[VERIFY_ARC]))
+		rc |= run_dkim(v, set);
+	verify_trace_questions(v, set, VERIFY_DKIM);
+	if (v->wanted[VERIFY_DMARC] && !v->done[VERIFY_DMARC])
+		rc |= run_dmarc(v, set);
+	verify_trace_questions(v, set, VERIFY_DMARC);
+	return rc ? DNS_MORE : DNS_DONE;
+}
+
+bool verify_done(const struct verify *v)
+{
+	return all_done(v);
+}
+
+void verify_abandon(struct verify *v, const char *why)
+{
+	struct verify_verdict *r = &v->verdict;
+	for (unsigned m = VERIFY_HELO; m <= VERIFY_MAILFROM; m++) {
+		struct spf_check *c = &v->spf[m];
+		if (!v->wanted[m] || v->done[m])
+			continue;
+		c->identity = m == VERIFY_HELO ? SPF_HELO : SPF_MAILFROM;
+		c->result = SPF_TEMPERROR;
+		c->reason = why;
+		c->where[0] = c->term[0] = 0;
+		*(m == VERIFY_HELO ? &r->spf_helo : &r->spf) = c;
+		finished(v, (enum verify_method)m, NULL);
+	}
+	if ((v->wanted[VERIFY_DKIM] && !v->done[VERIFY_DKIM]) || (v->wanted[VERIFY_ARC] && !v->done[VERIFY_ARC])) {
+		r->dkim_error = why;
+		end_dkim(v, NULL);
+	}
+	if (!v->wanted[VERIFY_DMARC] || v->done[VERIFY_DMARC])
+		return;
+	v->dmarc.result = DMARC_RESULT_TEMPERROR;
+	v->dmarc.policy = v->dmarc.disposition = DMARC_NONE;
+	v->dmarc.reason = why;
+	v->dmarc.walk = (struct dmarc_walk){ 0 };
+	r->dmarc = &v->dmarc;
+	r->disposition = DMARC_NONE;
+	finished(v, VERIFY_DMARC, NULL);
+}
+
+const struct verify_verdict *verify_verdict(const struct verify *v)
+{
+	return &v->verdict;
+}
+
+enum dkim_result verify_dkim_result(const struct verify_verdict *r)
+{
+	/* by what a reader would want to know first */
+	static const enum dkim_result order[] = { DKIM_PASS, DKIM_TEMPERROR, DKIM_FAIL, DKIM_POLICY, DKIM_PERMERROR, DKIM_NEUTRAL };
+	if (r->dkim_error)
+		return DKIM_TEMPERROR;
+	for (size_t k = 0; k < sizeof order / sizeof *order; k++)
+		for (size_t i = 0; i < r->n_dkim; i++)
+			if (r->dkim[i].signature->result == order[k])
+				return order[k];
+	return DKIM_NONE;
+}
+
+bool verify_temporary(const struct verify_verdict *r)
+{
+	return (r->spf && r->spf->result == SPF_TEMPERROR) || (r->spf_helo && r->spf_helo->result == SPF_TEMPERROR) || r->dkim_error ||
+	    (r->dkim_checked && verify_dkim_result(r) == DKIM_TEMPERROR) || (r->arc && r->arc->temporary) ||
+	    (r->dmarc && r->dmarc->result == DMARC_RESULT_TEMPERROR);
+}
