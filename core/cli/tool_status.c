@@ -140,6 +140,26 @@ static void print_before(struct json_object *ingress)
 	}
 }
 
+/* Who mail from outside was from, where any was looked at. */
+static void print_authentication(struct json_object *ingress)
+{
+	static const char *const keys[] = { "messages", "passed", "refused", "deferred", "quarantined", "overridden", "temporary", "forged" };
+	struct json_object *o = NULL;
+	if (json_object_object_get_ex(ingress, "authentication", &o) && json_object_is_type(o, json_type_object) &&
+	    (cli_json_int(o, "messages") || cli_json_int(o, "forged")))
+		print_counts("authors", o, keys, sizeof keys / sizeof *keys);
+}
+
+/* What is counted for DMARC reports to others. */
+static void print_dmarc(struct json_object *ingress)
+{
+	static const char *const keys[] = { "counted", "overflow", "lost", "lines", "failures" };
+	struct json_object *o = NULL, *on = NULL;
+	if (json_object_object_get_ex(ingress, "dmarc_counts", &o) && json_object_is_type(o, json_type_object) && json_object_object_get_ex(o, "on", &on) &&
+	    json_object_get_boolean(on))
+		print_counts("reports", o, keys, sizeof keys / sizeof *keys);
+}
+
 static void print_dns(struct json_object *dns)
 {
 	struct json_object *servers = NULL;
@@ -185,6 +205,8 @@ static void print_status(struct json_object *o)
 		print_signin(ingress);
 		print_before(ingress);
 		print_abuse(ingress);
+		print_authentication(ingress);
+		print_dmarc(ingress);
 		print_certificates(ingress);
 	}
 	if (json_object_object_get_ex(o, "dns", &dns) && json_object_is_type(dns, json_type_object))

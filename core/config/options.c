@@ -152,10 +152,25 @@ static const struct pepsi_option listener[] = {
 	CHOICE("BEFORE_ACCEPT_FAILURE", 0, "tempfail", "accept tempfail reject",
 	    "what becomes of a message when such a stage crashes, is late, overloaded or cannot run: go on without it, 451, or 550"),
 	BOOL("BEFORE_ACCEPT_AUTHENTICATED", 0, "YES", "also for mail of those who signed in; NO: that goes past BEFORE_ACCEPT"),
-	CHOICE("SPF", SCHEMA_F_NO_EFFECT, "off", "off record enforce", "SPF (RFC 7208)"),
-	CHOICE("DKIM", SCHEMA_F_NO_EFFECT, "off", "off record enforce", "DKIM verification (RFC 6376)"),
-	CHOICE("DMARC", SCHEMA_F_NO_EFFECT, "off", "off record enforce", "DMARC (RFC 7489)"),
-	CHOICE("ARC", SCHEMA_F_NO_EFFECT, "off", "off record enforce", "ARC (RFC 8617)"),
+	CHOICE("SPF", 0, NULL, "off record enforce",
+	    "SPF of mail from outside (RFC 7208): record: result in Authentication-Results and state.auth; enforce: 550 5.7.23 where it fails, unless "
+	    "DMARC passes. This and the next three: default record for PROTOCOL smtp, else off"),
+	CHOICE("DKIM", 0, NULL, "off record enforce",
+	    "DKIM signatures of mail from outside (RFC 6376): enforce: 550 5.7.20 for mail that is signed where no signature holds; unsigned mail passes"),
+	CHOICE("DMARC", 0, NULL, "off record enforce",
+	    "DMARC (RFC 9989), which needs SPF and DKIM and has them recorded: enforce: as the author's domain asks, 550 5.7.26 or quarantine"),
+	CHOICE("ARC", 0, NULL, "off record enforce", "ARC chains (RFC 8617): enforce: 550 5.7.29 where one is broken"),
+	LIST("ARC_SEALERS", SCHEMA_F_DOMAINS, NULL, NULL,
+	    "domains whose ARC seals are believed: mail of a chain that holds, which they saw pass, is not held against its author's DMARC policy"),
+	STAGE("QUARANTINE_STAGE", 0,
+	    "DMARC enforce: the stage that mail in quarantine begins at; default: init, with auth.quarantine in its state"),
+	CHOICE("AUTHENTICATION_TEMPERROR", 0, "accept", "accept tempfail",
+	    "what is to be enforced but cannot be looked up now: as if nothing had been found, or 451 4.7.24"),
+	DURATION("AUTHENTICATION_TIMEOUT", 0, "20 s", 1, 2 * MINUTE, "how long a whole message waits for the DNS at most; what is not known then is temperror"),
+	LIST("AUTHENTICATION_EXEMPT", SCHEMA_F_NETWORKS, NULL, NULL,
+	    "networks whose mail is not looked at, and whose Authentication-Results are believed: our own clients, hosts that pass mail on to here; "
+	    "default: RELAY_NETWORKS. Mail of who signed in is never looked at"),
+	BOOL("RECEIVED_SPF", 0, "NO", "also write a Received-SPF field (RFC 7208 9.1)"),
 };
 
 static const struct pepsi_option pepsi_ingress[] = {

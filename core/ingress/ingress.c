@@ -19,7 +19,7 @@ enum { SWEEP_SEEN = 4000, SWEEP_ENDED = 50 }; /* in one turn of the loop */
 
 const char *const refusal_names[REFUSED_N] = { "relay", "database", "memory", "disk", "headers", "loop", "content",
 	"connections", "address", "row", "drain", "early-talk", "proxy", "auth", "sender", "from", "form", "cap", "wish", "before-accept",
-	"recipient", "lookup", "harvest", "rate", "dnsbl", "greylist", "queue" };
+	"recipient", "lookup", "harvest", "rate", "dnsbl", "greylist", "queue", "spf", "dkim", "dmarc", "arc", "author-unknown" };
 
 /* --- beginning and end --- */
 
@@ -29,8 +29,9 @@ struct ingress *ingress_new(const struct config *c, const struct ingress_supply 
 	struct ingress *in = calloc(1, sizeof *in);
 	const struct ingress_supply direct = ingress_supply_direct(NULL);
 	const char *section;
-	if (!in || !(in->tickets = net_tickets_new())) {
+	if (!in || !(in->tickets = net_tickets_new()) || !(in->vet = vet_counts_new())) {
 		config_fault_add(faults, "", 0, false, "out of memory");
+		net_tickets_unref(in ? in->tickets : NULL);
 		free(in);
 		return NULL;
 	}
@@ -97,6 +98,7 @@ void ingress_free(struct ingress *in)
 	recipients_free(in->recipients);
 	greylist_free(in->greylist);
 	shared_settings_done(&in->set);
+	vet_counts_free(in->vet);
 	free(in);
 }
 
@@ -315,6 +317,7 @@ static void log_outcome(struct ingress *in, const struct session *s, const struc
 			    log_q(buf_str(&s->helo)), log_q(m->mail_from), m->n_rcpts,
 			    (unsigned long long)m->spool.size, m->chunked ? " chunked=1" : "",
 			    m->body == SMTP_BODY_BINARYMIME ? " body=BINARYMIME" : "", held, s->conn ? "" : " client_gone=1");
+		vet_log(m);
 		return;
 	}
 	if (rc == STORE_REPEAT) {

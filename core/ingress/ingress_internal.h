@@ -18,6 +18,7 @@
 #include "session.h"
 #include "settings.h"
 #include "tally.h"
+#include "vet.h"
 
 /* Why something was refused; the label of pepsi_smtp_rejected_total. */
 enum refusal {
@@ -48,6 +49,11 @@ enum refusal {
 	REFUSED_DNSBL,       /* 550 5.7.1, 450 4.7.1: listed */
 	REFUSED_GREYLIST,    /* 450, 451 4.7.1: first time */
 	REFUSED_QUEUE,       /* 452 4.3.1: QUEUE_MAX_ROWS */
+	REFUSED_SPF,         /* 550 5.7.23 */
+	REFUSED_DKIM,        /* 550 5.7.20, 5.7.21 */
+	REFUSED_DMARC,       /* 550 5.7.26, 5.7.1 */
+	REFUSED_ARC,         /* 550 5.7.29 */
+	REFUSED_UNKNOWN_AUTHOR, /* 451 4.7.24, 4.7.0: cannot be looked up now (AUTHENTICATION_TEMPERROR) */
 	REFUSED_N
 };
 extern const char *const refusal_names[REFUSED_N];
@@ -76,6 +82,7 @@ struct ingress {
 	struct ingress_sink sink;
 	struct net_dns *dns;         /* NULL: nothing is looked up (tests) */
 	struct admit *admit;
+	struct vet_counts *vet;
 	struct auth *auth;           /* from the start on */
 	struct caps *caps;           /* from the start on */
 	struct tally *tally;         /* from the start on; counts for DMARC reports */

@@ -145,6 +145,7 @@ void session_free(struct session *s)
 	struct ingress *in = s->in;
 	if (s->before)
 		before_cancel(s);
+	vet_free(s);
 	checks_free(s);
 	auth_forget(s);
 	auth_drop_who(s);
@@ -194,6 +195,12 @@ void session_drop(struct session *s)
 	s->conn = NULL;
 	if (s->before) { /* nothing was promised, nothing is kept */
 		before_drop(s);
+		s->awaiting = false;
+	}
+	if (vet_waits(s)) { /* the same */
+		log_info(&s->log, "event=authentication verdict=dropped reason=\"the client is gone\" from=%s rcpts=%zu", log_q(s->message.mail_from),
+		    s->message.n_rcpts);
+		vet_free(s);
 		s->awaiting = false;
 	}
 	if (s->awaiting)
@@ -334,6 +341,7 @@ void session_settled(struct session *s)
 {
 	s->awaiting = false;
 	s->has_spool = false;
+	vet_free(s);
 	message_done(&s->message);
 	session_charge(s, 0);
 	if (!s->conn) {

@@ -281,7 +281,7 @@ struct terms *terms_new(const struct config *c, const char *section, const struc
 	t->data_rate = (uint64_t)config_int(c, section, "MIN_DATA_RATE");
 	t->reverse = config_int(c, section, "REVERSE_DNS");
 	t->reverse_wait_us = config_int(c, section, "REVERSE_DNS_WAIT");
-	if (abuse_terms_read(&t->abuse, c, section)) {
+	if (abuse_terms_read(&t->abuse, c, section) || vet_terms_read(&t->vet, c, section, t->protocol == PROTOCOL_SMTP)) {
 		config_fault_add(faults, "", 0, false, "[%s]: out of memory", section);
 		terms_unref(t);
 		return NULL;
@@ -332,6 +332,7 @@ void terms_unref(struct terms *t)
 		free(t->before[i]);
 	free(t->before);
 	abuse_terms_done(&t->abuse);
+	vet_terms_done(&t->vet);
 	free(t);
 }
 

@@ -10,6 +10,7 @@
 #include "proto/smtp/server.h"
 #include "supply.h"
 #include "tally.h"
+#include "vet.h"
 
 /* BEFORE_ACCEPT_FAILURE. */
 enum before_policy { BEFORE_ACCEPTS, BEFORE_TEMPFAILS, BEFORE_REJECTS };
@@ -32,6 +33,7 @@ struct terms {
 	bool reverse;          /* the name of a client's address is looked up */
 	int64_t reverse_wait_us; /* so long the banner waits for it */
 	struct abuse_terms abuse;
+	struct vet_terms vet;
 	enum protocol protocol;
 	bool lmtp;
 	bool user_known;       /* local: clients of a unix socket, whose user the kernel tells (local.c) */

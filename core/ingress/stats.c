@@ -81,6 +81,7 @@ void ingress_metrics(struct ingress *in, struct buf *out)
 		auth_metrics(in->auth, out);
 	if (in->before)
 		before_metrics(in->before, out);
+	vet_metrics(in, out);
 	gauge(out, "message_memory_bytes", "Memory held by messages under way", in->house.used);
 	gauge(out, "message_memory_limit_bytes", "MESSAGE_MEMORY", in->house.max);
 	gauge(out, "admission_waiting", "Messages waiting for the next commit", a.waiting);
@@ -134,6 +135,8 @@ void ingress_status(struct ingress *in, struct buf *out)
 		before_status(in->before, out);
 	else
 		buf_addz(out, "[]");
+	buf_addz(out, ",\"authentication\":");
+	vet_status(in, out);
 	buf_addz(out, ",\"recipients\":");
 	if (in->recipients)
 		recipients_status(in->recipients, out);
