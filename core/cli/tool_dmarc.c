@@ -49,7 +49,7 @@ static struct json_object *arguments(const struct cli *c)
 
 static struct json_object *ask(struct cli *c, struct dmarc_db *db, enum store_dmarc_question q, struct json_object *args)
 {
-	struct config *conf = args ? service_config(c) : NULL;
+	struct config *conf = service_config(c);
 	struct json_object *o = NULL;
 	if (!conf)
 		json_object_put(args);
@@ -96,7 +96,10 @@ static void print_periods(struct json_object *list, size_t n)
 int tool_dmarc_list(struct cli *c)
 {
 	struct dmarc_db db = { 0 };
-	struct json_object *o = ask(c, &db, STORE_DMARC_LIST, arguments(c)), *list, *muted;
+	struct json_object *args = arguments(c), *list, *muted;
+	if (!args)
+		return CLI_USAGE;
+	struct json_object *o = ask(c, &db, STORE_DMARC_LIST, args);
 	if (o && c->json) {
 		cli_json_print(o);
 	} else if (o) {
@@ -253,7 +256,10 @@ static void print_reports(struct json_object *list, size_t n)
 int tool_dmarc_received(struct cli *c)
 {
 	struct dmarc_db db = { 0 };
-	struct json_object *o = ask(c, &db, STORE_DMARC_SUMMARY, arguments(c)), *list;
+	struct json_object *args = arguments(c), *list;
+	if (!args)
+		return CLI_USAGE;
+	struct json_object *o = ask(c, &db, STORE_DMARC_SUMMARY, args);
 	if (o && c->json) {
 		cli_json_print(o);
 	} else if (o) {
