@@ -72,6 +72,19 @@ enum used {
 	USED_N
 };
 
+/* Which deadline ended a session; the label of pepsi_smtp_deadline_total. */
+enum deadline {
+	DEADLINE_COMMAND, /* COMMAND_TIMEOUT */
+	DEADLINE_MESSAGE, /* COMMAND_TIMEOUT and MIN_DATA_RATE: a message that comes too slowly */
+	DEADLINE_SESSION, /* SESSION_TIMEOUT */
+	DEADLINE_TLS,     /* COMMAND_TIMEOUT, for a handshake */
+	DEADLINE_PROXY,   /* no PROXY header in time */
+	DEADLINE_ANSWER,  /* ours: the database has not answered */
+	DEADLINE_N
+};
+
+extern const char *const deadline_names[DEADLINE_N];
+
 struct ingress {
 	struct event_base *base;
 	const struct config *config; /* until the start only */
@@ -129,6 +142,8 @@ struct ingress {
 	int64_t certificates_us;     /* when their ends were looked at last */
 	bool draining;
 	struct event *drain_end;
+	struct event *drain_turn;    /* goes on with ending idle sessions, from drain_at */
+	struct session *drain_at;
 	void (*drained)(void *);
 	void *drained_arg;
 
@@ -139,7 +154,7 @@ struct ingress {
 
 	/* counters since start */
 	uint64_t iprev[IPREV_PERMERROR + 1];
-	uint64_t connections, accepted, octets, rejected[REFUSED_N], timeouts, tls, tls_failed, tls_resumed, orphans,
+	uint64_t connections, accepted, octets, rejected[REFUSED_N], timeouts, deadlines[DEADLINE_N], tls, tls_failed, tls_resumed, orphans,
 	    proxied_total, used[USED_N], held_for_sender, local_accepted, local_repeats;
 };
 

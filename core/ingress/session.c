@@ -110,7 +110,7 @@ bool session_begin(struct listening *at, int fd, const struct net_addr *peer, bo
 	s->id = ++in->next_session;
 	s->peer = *peer;
 	s->relay = relay && !(via && via->unknown);
-	local_begin(s, fd);
+	local_begin(s);
 	s->exempt = abuse_exempt(at, &s->peer, s->relay);
 	s->helo = BUF_INIT(1024);
 	s->login = BUF_INIT(1024);
@@ -164,6 +164,8 @@ void session_free(struct session *s)
 	free(s->identity);
 	if (in->sweep_at == s)
 		in->sweep_at = s->next;
+	if (in->drain_at == s)
+		in->drain_at = s->next;
 	if (s->prev)
 		s->prev->next = s->next;
 	else

@@ -63,6 +63,7 @@ struct shared_settings {
 	int64_t wake_us;
 	struct auth_settings auth;
 	unsigned counted;  /* accounts in the books of caps; taken at the start */
+	bool tell_owner, tell_postmaster; /* CAP_NOTICES */
 	struct abuse_settings abuse;
 	struct tally_settings tally;
 	uint64_t min_free; /* of the spool file system; 0: not looked at */

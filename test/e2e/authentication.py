@@ -55,7 +55,7 @@ def strings(text):
 
 
 def nsd(t):
-    folder = os.path.join(t.dir, "nsd")
+    folder = os.path.join(t.dir, "nsd%d" % t.next_number())
     os.mkdir(folder)
     port = pepsi.free_port()
     zone = ZONE + "".join("%s._domainkey.%s IN TXT %s\n" % (s, d, strings(signer.record(t, k))) for d, s, k in

@@ -359,7 +359,8 @@ def tokens(t):
     pepsi.check(s.cmd("AUTH XOAUTH2 " + b64(("user=alice\x01auth=Bearer %s\x01\x01" % token()).encode()))[0] == 235, "XOAUTH2")
     s.close()
     for what, tok, name in (("expired", token(exp=int(time.time()) - 600), "alice"), ("another issuer", token(iss="https://evil.example"), "alice"),
-                            ("not signed", token()[:-20] + "A" * 20, "alice"), ("somebody else's", token(sub="bob"), "alice")):
+                            ("not signed", token()[:-20] + "A" * 20, "alice"), ("somebody else's", token(sub="bob"), "alice"),
+                            ("a user of this machine", token(sub="uid:1000"), "uid:1000")):
         s = site.session()
         code, text = s.cmd("AUTH OAUTHBEARER " + bearer(tok, name))
         pepsi.check(code == 334 and json.loads(base64.b64decode(text))["status"] == "invalid_token", "%s: %d %s" % (what, code, text))

@@ -121,11 +121,17 @@ def over_cap(t):
     notices = lambda: [m for m in d.maildir("bob@example.test") if b"Auto-Submitted: auto-generated" in m]
     m = pepsi.wait_for("the owner is told", notices, 20)[0]
     pepsi.check(b"Return-Path: <>" in m and b"messages per hour" in m and str(held[0]).encode() in m, "the notice: %r" % m)
+    operator = lambda: [m for m in d.maildir("postmaster@example.test") if b"over its limit" in m]
+    m = pepsi.wait_for("the operator is told", operator, 20)[0]
+    pepsi.check(b"The account bob" in m and b"3 messages per hour" in m and b"Auto-Submitted: auto-generated" in m and str(held[0]).encode() in m,
+                "to postmaster: %r" % m)
     with open(d.log, encoding="utf-8", errors="replace") as f:
         log = f.read()
-    pepsi.check(re.search(r"warn .*id=%d event=over-cap account=\"?bob" % held[0], log), "the operator is not told")
+    pepsi.check(re.search(r"warn .*id=%d event=over-cap account=\"?bob" % held[0], log), "not in the log")
     caps = d.status()["ingress"]["caps"]
-    pepsi.check(caps["held"] == 2 and caps["told"] == 1, "status: %s" % caps)
+    pepsi.check(caps["held"] == 2 and caps["told"] == 1 and caps["operator_told"] == 1, "status: %s" % caps)
+    code, out, err = d.cli("status")
+    pepsi.check(re.search(r"(?m)^over cap +held 2, refused 0, told 1, not_told 0, operator_told 1, operator_not_told 0$", out), "pepsi status: %s%s" % (out, err))
     pepsi.check(int(d.metrics()["pepsi_caps_held_total"]) == 2, "metrics")
     # the books reach the database within seconds, also without an orderly stop
     d.stop()
@@ -140,7 +146,7 @@ def over_cap(t):
     rows = {m["id"]: m for m in d.queue()}
     times = [rows[i]["next_attempt_at"] for i in (held[0], again, later)]
     pepsi.check(times[0][:16] == times[1][:16] and times[2] > times[1], "released at %s" % times)
-    pepsi.check(len(notices()) == 1, "%d notices" % len(notices()))
+    pepsi.check(len(notices()) == 1 and len(operator()) == 1, "%d notices, %d to postmaster" % (len(notices()), len(operator())))
     code, out, err = d.cli("queue", "retry", str(held[0]))
     pepsi.check(code == 0, "pepsi queue retry: %s%s" % (out, err))
     site.arrived("over0")
