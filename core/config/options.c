@@ -137,7 +137,7 @@ static const struct pepsi_option listener[] = {
 	LIST("AUTH", 0, NULL, "plain login scram-sha-256 scram-sha-256-plus oauthbearer xoauth2 external",
 	    "ways to sign in, inside TLS only; default: plain login scram-sha-256 scram-sha-256-plus for submission and submissions, else none"),
 	CHOICE("SENDER_OWNERSHIP", 0, "both", "both envelope header none",
-	    "submission, submissions: where only addresses of the account may stand: MAIL FROM (envelope), From and Sender (header)"),
+	    "of users who signed in: where only addresses of the account may stand: MAIL FROM (envelope), From, Sender, Resent-From and Resent-Sender (header)"),
 	BOOL("HIDE_CLIENT", 0, "NO", "submission, submissions: Received does not tell where a user's message came from; the log and the queue do"),
 	BOOL("REMOVE_BCC", 0, "YES", "submission, submissions: Bcc and Resent-Bcc are taken out of the header"),
 	LIST("PROXY_FROM", SCHEMA_F_NETWORKS, NULL, NULL,

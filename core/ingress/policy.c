@@ -210,7 +210,7 @@ static void on_message(struct session *s, const struct smtp_event *ev)
 		refuse_content(s, REFUSED_LOOP, 554, "5.4.6", "Too many hops: mail loop");
 		return;
 	}
-	if (s->terms->need_auth && s->login.n) {
+	if (s->login.n && (s->terms->need_auth || (s->terms->own_header && !auth_may_send_as_any(s)))) {
 		char text[400];
 		enum submission_fault f = submission_check(s, buf_str(&m->spool.head), ev->tx->mail_from, &m->submission, text, sizeof text);
 		if (f) {
