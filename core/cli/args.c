@@ -44,6 +44,11 @@ const struct cli_opt_info cli_opts[CLI_N_OPTS] = {
 	[CLI_SERVER] = { "server", 0, "ADDRESS[:PORT]", "ask this name server instead of the configured ones; several with commas" },
 	[CLI_ID] = { "id", 0, "QUEUEID", "a message of the queue, with its envelope, instead of FILE" },
 	[CLI_AS_IS] = { "as-is", 0, NULL, "take nothing off the message: it has not been through this server" },
+	[CLI_DOMAIN] = { "domain", 0, "DOMAIN", "only reports about this domain" },
+	[CLI_DAY] = { "day", 0, "DATE", "only periods that began on this day (UTC): 2026-11-30" },
+	[CLI_SINCE] = { "since", 0, "DATE", "only reports whose period ended on this day or later" },
+	[CLI_DRY_RUN] = { "dry-run", 0, NULL, "look everything up and write every report, but send and change nothing" },
+	[CLI_XML] = { "xml", 0, NULL, "the report itself, as it would be sent" },
 };
 
 static int fail(char *err, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
