@@ -53,6 +53,9 @@ static const struct pepsi_option pepsi[] = {
 static const struct pepsi_option pepsi_postgres[] = {
 	STRING("CONFIG", SCHEMA_F_CONNINFO, NULL,
 	    "PostgreSQL connection string or URI; absent: a private PostgreSQL in STATE_DIR/postgres"),
+	DURATION("ADMISSION_TIMEOUT", 0, "10 s", 1, 30,
+	    "a session waits so long for the database (large messages three times, 30 s at most), then it gets 451; too short for a busy disk, it makes "
+	    "senders repeat what was stored"),
 	BOOL("DURABLE_COMPLETION", 0, "NO",
 	    "let completions of workers wait for the disk too; NO: a power failure may repeat a delivery, never lose mail"),
 };
@@ -329,20 +332,20 @@ static const struct pepsi_option stage[] = {
 };
 
 static const struct schema_section sections[] = {
-	{ "pepsi", pepsi, COUNT(pepsi), "The server as a whole.", 0 },
-	{ "pepsi-postgres", pepsi_postgres, COUNT(pepsi_postgres), "The database.", 0 },
-	{ "listener-*", listener, COUNT(listener), "One listener each; the name behind the dash is free and is recorded with each message.", 0 },
-	{ "domain-*", domain, COUNT(domain), "One of LOCAL_DOMAINS each, or a pattern of them: [domain-example.org], [domain-*.example.org].", 0 },
-	{ "pepsi-ingress", pepsi_ingress, COUNT(pepsi_ingress), "Reception.", 0 },
-	{ "pepsi-sendmail", pepsi_sendmail, COUNT(pepsi_sendmail), "Mail from users of this machine, by pepsi-sendmail.", 0 },
-	{ "pepsi-dispatch", pepsi_dispatch, COUNT(pepsi_dispatch), "Distribution of work to stages.", 0 },
-	{ "pepsi-signin", pepsi_signin, COUNT(pepsi_signin), "Who may sign in to send mail, and how much. The accounts themselves: pepsi-account(1).", 0 },
-	{ "pepsi-httpd", pepsi_httpd, COUNT(pepsi_httpd), "Health and metrics over HTTP.", 0 },
-	{ "pepsi-failure-bouncer", failure_bouncer, COUNT(failure_bouncer), "Bouncing of failed messages, by pepsi-failure-bouncer.", 0 },
-	{ "pepsi-dns", pepsi_dns, COUNT(pepsi_dns), "Name resolution: which resolvers are asked, how long, how often.", 0 },
+	{ "pepsi", pepsi, COUNT(pepsi), "The server as a whole." },
+	{ "pepsi-postgres", pepsi_postgres, COUNT(pepsi_postgres), "The database." },
+	{ "listener-*", listener, COUNT(listener), "One listener each; the name behind the dash is free and is recorded with each message." },
+	{ "domain-*", domain, COUNT(domain), "One of LOCAL_DOMAINS each, or a pattern of them: [domain-example.org], [domain-*.example.org]." },
+	{ "pepsi-ingress", pepsi_ingress, COUNT(pepsi_ingress), "Reception." },
+	{ "pepsi-sendmail", pepsi_sendmail, COUNT(pepsi_sendmail), "Mail from users of this machine, by pepsi-sendmail." },
+	{ "pepsi-dispatch", pepsi_dispatch, COUNT(pepsi_dispatch), "Distribution of work to stages." },
+	{ "pepsi-signin", pepsi_signin, COUNT(pepsi_signin), "Who may sign in to send mail, and how much. The accounts themselves: pepsi-account(1)." },
+	{ "pepsi-httpd", pepsi_httpd, COUNT(pepsi_httpd), "Health and metrics over HTTP." },
+	{ "pepsi-failure-bouncer", failure_bouncer, COUNT(failure_bouncer), "Bouncing of failed messages, by pepsi-failure-bouncer." },
+	{ "pepsi-dns", pepsi_dns, COUNT(pepsi_dns), "Name resolution: which resolvers are asked, how long, how often." },
 	{ "stage-*", stage, COUNT(stage),
 	    "One stage each; the name behind the dash is what NEXT_STAGE and the queue call it. Fresh mail begins at init. "
-	    "A module's own options stand beside these.", 0 },
+	    "A module's own options stand beside these." },
 };
 
 const struct schema_section *schema_sections(size_t *ret_n)

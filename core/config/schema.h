@@ -30,7 +30,6 @@ struct schema_section {
 	const struct pepsi_option *options;  /* the types of <pepsi/stage.h>; DURATION_US values say so in their help */
 	size_t n_options;
 	const char *help;
-	uint32_t flags;                      /* SCHEMA_F_NO_EFFECT or 0 */
 };
 /* All sections the daemon and its tools know; *ret_n of them. */
 const struct schema_section *schema_sections(size_t *ret_n);

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "net/loop.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -212,18 +213,6 @@ static int pam_begin(void *arg)
 	return 0;
 }
 
-static struct event_base *make_loop(void)
-{
-	struct event_config *ec = event_config_new();
-	struct event_base *base = NULL;
-	if (ec) {
-		event_config_set_flag(ec, EVENT_BASE_FLAG_NOLOCK);
-		base = event_base_new_with_config(ec);
-		event_config_free(ec);
-	}
-	return base;
-}
-
 static int start(struct signin *s)
 {
 	struct store_params db = { .conninfo = params->conninfo, .role = params->embedded ? "pepsi-config" : NULL,
@@ -308,7 +297,7 @@ int signin_main(const struct signin_params *p)
 	keep_secret();
 	config_load_secrets(s.config, NULL);
 	backend_settings(&s);
-	if (!(s.base = make_loop()) || start(&s)) {
+	if (!(s.base = net_loop_new()) || start(&s)) {
 		log_error(NULL, "event=signin-start reason=\"out of memory, or out of descriptors\"");
 		return 1;
 	}

@@ -35,7 +35,10 @@
 enum {
 	VERIFY_TEXT_MAX = 4096,     /* octets of HELO name, sender and host name together, longer ones are cut */
 	VERIFY_COMMENT_MAX = 512,   /* octets of an override's comment */
-	VERIFY_QUERIES = 40,        /* queries that a message is worth: what callers give their group */
+	VERIFY_QUERIES = 40,        /* queries that a message is worth: what callers give their group. Nobody may hide a DMARC policy behind
+				     * other work: the author's records and the keys of signatures come first, SPF has a part of
+				     * its own (MAIL FROM before HELO), and ARC what is left when all these have their answers */
+	VERIFY_SPF_QUERIES = 21,    /* what 8 of a tree walk, 10 keys, and whether the author's domain exists leave of them */
 };
 
 enum verify_method { VERIFY_HELO, VERIFY_MAILFROM, VERIFY_DKIM, VERIFY_ARC, VERIFY_DMARC, VERIFY_METHODS };

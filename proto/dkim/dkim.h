@@ -114,6 +114,10 @@ void dkim_body_end(struct dkim *d);
  * nothing to ask. May be called at any time behind dkim_headers(). */
 int dkim_evaluate(void *arg, struct dns_answers *set);
 
+/* The same for the signatures' keys alone: DNS_DONE once these are there; concludes nothing. For who has questions that matter more than
+ * those of an ARC chain, which may be a hundred. */
+int dkim_evaluate_keys(void *arg, struct dns_answers *set);
+
 /* Are the results below final? */
 bool dkim_done(const struct dkim *d);
 /* Signatures, from the top, at most DKIM_SIGNATURES_MAX. */

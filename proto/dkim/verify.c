@@ -161,6 +161,19 @@ void dkim_body_end(struct dkim *d)
 	conclude(d);
 }
 
+int dkim_evaluate_keys(void *arg, struct dns_answers *set)
+{
+	struct dkim *d = arg;
+	bool all = true;
+	if (!d->headers)
+		return -1;
+	ERR_set_mark();
+	for (size_t i = 0; i < d->n; i++)
+		all &= dkim_sig_key(&d->sig[i], &d->policy, set);
+	ERR_pop_to_mark();
+	return all ? DNS_DONE : DNS_MORE;
+}
+
 int dkim_evaluate(void *arg, struct dns_answers *set)
 {
 	struct dkim *d = arg;

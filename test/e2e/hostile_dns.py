@@ -149,7 +149,7 @@ def one_key(name, record, verdicts, bits=2048, a="rsa-sha256", **more):
 
 
 dkim("dkim-100-selectors", {"*._domainkey.sel.test": {"DO": "silent"}}, "".join(signature("sel.test", "s%d" % i) for i in range(100)), "temperror")
-dkim("dkim-100-domains", {"*.dom.test": {"DO": "delay 0.45", "TXT": [rsa(2048)]}}, "".join(signature("d%d.dom.test" % i, "s") for i in range(100)), "fail")
+dkim("dkim-100-domains", {"*.dom.test": {"DO": "delay 0.45", "TXT": [rsa(2048)]}}, "".join(signature("d%d.dom.test" % i, "s") for i in range(100)), "fail temperror")
 dkim("dkim-same-100", {"s._domainkey.same.test": txt(rsa(2048))}, signature("same.test", "s") * 100, "fail", 1)
 one_key("garbage", noise.randbytes(300).decode("latin-1"), "permerror neutral")
 one_key("not-base64", "v=DKIM1; p=!!!!", "permerror neutral")
@@ -198,6 +198,39 @@ dmarc("dmarc-psd-loop", {"*.psd.test": txt("v=DMARC1; p=reject; psd=y"), "_dmarc
 dmarc("dmarc-cname-loop", {"_dmarc.cl.test": {"CNAME": ["_dmarc.cl.test"]}}, "a@cl.test", "temperror", 8)
 dmarc("dmarc-100-authors", {"*.auth.test": {"DO": "silent"}}, ", ".join("a@d%d.auth.test" % i for i in range(100)), "none permerror temperror fail", 40)
 
+# -- all of a message in one budget: what makes a lot of work in one method must not hide what another knows
+REJECT = {"_dmarc.victim.test": txt("v=DMARC1; p=reject"), "victim.test": txt("v=spf1 -all")}
+
+
+def whole(name, records, head, want, sender="a@victim.test", queries=QUERIES, seconds=MSG, **more):
+    zone(name, dict(REJECT, **records), ("verify", IP, "helo.plain.test", sender, message(head, "ceo@victim.test")), want, queries, seconds, **more)
+
+
+whole("all-plain", {}, "", "fail", disposition="reject", spf="fail")
+whole("all-arc-50", {"*._domainkey.arcbomb.test": {"DO": "silent"}}, "".join(arc_set(i, "arcbomb.test") for i in range(50, 0, -1)), "fail",
+      disposition="reject", spf="fail", arc="fail")
+whole("all-100-selectors", {"*._domainkey.selbomb.test": {"DO": "silent"}}, "".join(signature("selbomb.test", "s%d" % i) for i in range(100)), "fail",
+      disposition="reject", dkim="temperror")
+whole("all-mx-bomb", {"bomb10.test": txt("v=spf1 " + " ".join("mx:d%d.bomb10.test" % i for i in range(10)) + " -all"),
+                      **{"d%d.bomb10.test" % d: {"MX": ["10 h%d-%d.bomb10.test" % (d, i) for i in range(10)]} for d in range(10)},
+                      "*.bomb10.test": {"A": ["192.0.2.1"]}},
+      signature("bomb10.test", "s"), "fail", sender="a@bomb10.test", disposition="reject")
+whole("all-slow-spf", {"s%d.allslow.test" % i: {"TXT": ["v=spf1 include:s%d.allslow.test -all" % (i + 1)], "DO": "delay 0.45"} for i in range(20)},
+      "", "fail", sender="a@s0.allslow.test", disposition="reject", spf="temperror")
+DEEP = "ceo@a.b.c.d.e.f.g.victim.test"
+for where in ("helo", "sender", "both"):
+    bomb = {"bomb%s.test" % where: txt("v=spf1 " + " ".join("mx:d%d.bomb%s.test" % (i, where) for i in range(10)) + " -all"),
+            **{"d%d.bomb%s.test" % (d, where): {"MX": ["10 h%d-%d.bomb%s.test" % (d, i, where) for i in range(10)]} for d in range(10)},
+            "*.bomb%s.test" % where: {"A": ["192.0.2.1"]}}
+    zone("all-deep-" + where, dict(REJECT, **bomb, **{"*._domainkey.bomb%s.test" % where: {"DO": "silent"}}),
+         ("verify", IP, "bomb%s.test" % where if where != "sender" else "helo.plain.test", "a@" + ("bomb%s.test" % where if where != "helo" else "victim.test"),
+          message("".join(signature("bomb%s.test" % where, "s%d" % i) for i in range(10))
+                  + "".join(arc_set(i, "bomb%s.test" % where) for i in range(50, 0, -1)), DEEP)),
+         "fail", disposition="reject")
+whole("all-everything", {"*.every.test": {"DO": "silent"}},
+      "".join(signature("k%d.every.test" % i, "s") for i in range(10)) + "".join(arc_set(i, "every.test") for i in range(50, 0, -1)), "fail",
+      sender="a@x.every.test", disposition="reject")
+
 
 def table():
     out = {"*.plain.test": {"A": ["192.0.2.10"]}}
@@ -210,11 +243,11 @@ def lines(folder, names=None):
     out = []
     for name, _, asked, _, _, _, _ in ZONES:
         kind, *rest = asked
-        if kind in ("dkim", "dmarc"):
+        if kind in ("dkim", "dmarc", "verify"):
             path = os.path.join(folder, name + ".eml")
             with open(path, "wb") as f:
-                f.write(rest[0].encode("latin-1"))
-            rest = [path]
+                f.write(rest[-1].encode("latin-1"))
+            rest = [*rest[:-1], path]
         out.append("\t".join([name, kind, *rest]) + "\n")
     return "".join(out)
 
