@@ -373,6 +373,9 @@ int shared_settings_read(struct shared_settings *ret, const struct config *c, st
 		return -1;
 	}
 	abuse_settings_read(&s.abuse, c);
+	s.tally = (struct tally_settings){ .on = config_int(c, "pepsi-dmarc", "REPORTS"), .interval_s = config_int(c, "pepsi-dmarc", "INTERVAL"),
+		.max_rows = (int32_t)config_int(c, "pepsi-dmarc", "MAX_ROWS"), .max_periods = (int32_t)config_int(c, "pepsi-dmarc", "MAX_DOMAINS") };
+	snprintf(s.tally.address, sizeof s.tally.address, "%s", config_str(c, "pepsi-dmarc", "REPORT_ADDRESS") ? config_str(c, "pepsi-dmarc", "REPORT_ADDRESS") : "");
 	*ret = s;
 	return 0;
 }
