@@ -27,7 +27,7 @@ ROUNDS, SECONDS = int(os.environ.get("PEPSI_CROWD_ROUNDS") or 2), float(os.envir
 STRICT = os.environ.get("PEPSI_CROWD_STRICT") == "1"
 SENDERS = 16
 SPARE = 1024 + 100  # descriptors of the reactor that no session of the crowd may have: its own, and those of who sends
-COMMAND_S, SESSION_S = (8, 12) if SLOW <= 1000 else (int(ROUNDS * SECONDS * 2 + 60), int(ROUNDS * SECONDS * 2 + 75))
+COMMAND_S, SESSION_S = (8, 12) if SLOW <= 1000 else (int(ROUNDS * SECONDS * 2 + 75), int(ROUNDS * SECONDS * 2 + 90))
 GOALS = {"rate": 0.9, "plain": 16, "tls": 64, "new": 100, "p99": 250}
 missed = []
 
@@ -348,14 +348,16 @@ def compare(what, mail, crowded, empty, slow_ones=None):
          % (what, quantile(news, 0.5), quantile(news, 0.99), quantile(news, 1), len(news)))
 
 
-def octets(pid, slow_ones):
+def octets(d, slow_ones):
     """What one octet costs by itself: nothing else happens."""
     slow_ones.ask("go")
     time.sleep(6)  # five octets each, and it is known who they are
+    pid = d.reactor_pid()
     began, at, ours = time.monotonic(), cpu(pid), cpu(slow_ones.process.pid)
     time.sleep(4)
     n = (time.monotonic() - began) * SLOW
     pepsi.say("      an octet of a slow client: %.1f us of the reactor, %.1f of the client" % ((cpu(pid) - at) / n * 1e6, (cpu(slow_ones.process.pid) - ours) / n * 1e6))
+    pepsi.check(d.metrics()["pepsi_smtp_trickling"] > SLOW * 0.9, "%d of them are known by their pace" % d.metrics()["pepsi_smtp_trickling"])
 
 
 def crowd(t):
@@ -403,8 +405,8 @@ def crowd(t):
     slow_ones = Crowd(t, slow, slow_port, SLOW, ca.cert)
     pepsi.check(slow_ones.ask() == SLOW, "not all slow clients got in")
     compare("%d idle and %d slow" % (min(left, have), SLOW), mail, crowded, empty, slow_ones)
-    octets(crowded.reactor_pid(), slow_ones)
-    pepsi.wait_for("the reactor knows them by their pace", lambda: crowded.metrics()["pepsi_smtp_trickling"] > SLOW * 0.9, 10, 0.5)
+    if COMMAND_S > 60:  # in the small form they are about to be dropped (e2e/abuse has clients that trickle)
+        octets(crowded, slow_ones)
     ended, still = slow_ones.ask("go")
     early = [e for e in ended if e[1] < COMMAND_S - 1]
     pepsi.check(not early, "slow clients were dropped before their deadline: %s" % early[:5])
