@@ -3,7 +3,8 @@
 -- Accounts that may sign in to send mail (submission), for the backend "table" of [pepsi-signin]. Not the accounts of
 -- administrators, and no mailboxes. Read and written by role pepsi-config alone: the admin child and nobody else.
 CREATE TABLE pepsi.mail_account (
-    name           text PRIMARY KEY CHECK (octet_length(name) BETWEEN 1 AND 255), -- as wire_signin_name() makes it, once, at `account add`
+    name           text PRIMARY KEY CHECK (octet_length(name) BETWEEN 1 AND 255  -- as wire_signin_name() makes it, once, at `account add`
+        AND NOT starts_with(lower(name), 'uid:')),               -- users of this machine are called so, in state.origin.account
     password       text CHECK (octet_length(password) <= 512),   -- argon2id, PHC string; null: no sign-in with a plain password
     scram          text CHECK (octet_length(scram) <= 512),      -- SCRAM-SHA-256$<iterations>:<salt>$<StoredKey>:<ServerKey>
     enabled        boolean NOT NULL DEFAULT true,
@@ -31,7 +32,7 @@ CREATE INDEX workqueue_pending_sender ON pepsi.workqueue (stage, sender_key,
 -- How much of its caps each account has used, so that a restart of the daemon does not forget: written every few seconds, and never by
 -- anybody but the ingress. Messages and recipients since the beginning of the hour and the day that are running for the account.
 CREATE TABLE pepsi.mail_account_use (
-    name            text PRIMARY KEY CHECK (octet_length(name) BETWEEN 1 AND 255),
+    name            text PRIMARY KEY CHECK (octet_length(name) BETWEEN 1 AND 255 AND NOT starts_with(lower(name), 'uid:')),
     hour_at         timestamptz NOT NULL,
     day_at          timestamptz NOT NULL,
     messages_hour   bigint NOT NULL CHECK (messages_hour >= 0),

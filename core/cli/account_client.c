@@ -69,6 +69,27 @@ int cli_account_connect(struct account_client *a)
 	return CLI_DONE;
 }
 
+const char *cli_account_try(struct account_client *a)
+{
+	struct sockaddr_un sun = { .sun_family = AF_UNIX };
+	struct ucred who;
+	socklen_t size = sizeof who;
+	struct timeval patience = { .tv_sec = ANSWER_S };
+	if (!a->c->socket[0] && cli_client_find(a->c))
+		return "STATE_DIR is not known";
+	size_t n = strlen(a->c->socket);
+	snprintf(a->path, sizeof a->path, "%.*saccount.sock", (int)(n - strlen("control.sock")), a->c->socket);
+	memcpy(sun.sun_path, a->path, sizeof sun.sun_path);
+	a->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (a->fd < 0 || setsockopt(a->fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience))
+		return "no socket";
+	if (connect(a->fd, (struct sockaddr *)&sun, sizeof sun))
+		return errno == EACCES || errno == EPERM ? "only root, or the account that runs pepsid, may ask for it" : "pepsid is not running";
+	if (getsockopt(a->fd, SOL_SOCKET, SO_PEERCRED, &who, &size) || (who.uid != 0 && who.uid != geteuid()))
+		return "what listens there is not pepsid";
+	return NULL;
+}
+
 /* One question, one answer; its strings live until the next. */
 int cli_account_ask(struct account_client *a, const struct wire_account_request *r, struct wire_account_answer *ret)
 {

@@ -17,6 +17,8 @@ struct account_client {
 
 /* NULL after a message. */
 struct account_client *cli_account_client(struct cli *c);
+/* For what can do without: 0, or why pepsid cannot be asked (static text); no message. */
+const char *cli_account_try(struct account_client *a);
 /* CLI_DONE, or CLI_FAILED after a message. Waits a little for an admin child that is being started. */
 int cli_account_connect(struct account_client *a);
 /* One question, one answer; its strings live until the next. CLI_FAILED after a message, also where the answer is a refusal. */

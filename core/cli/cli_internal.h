@@ -71,6 +71,8 @@ int tool_queue_delete(struct cli *c);
 int tool_queue_retry(struct cli *c);
 int tool_queue_set_stage(struct cli *c);
 int tool_config_check(struct cli *c);
+int tool_config_set(struct cli *c);
+int tool_config_unset(struct cli *c);
 int tool_config_show(struct cli *c);
 int tool_worker(struct cli *c);
 int tool_failure_bouncer(struct cli *c);

@@ -22,6 +22,8 @@ const struct cli_tool cli_tools[] = {
 	    tool_queue_set_stage, "STAGE [ID ...]", "move messages to another stage" },
 	{ "sendmail", NULL, 0, 0, CLI_POSITIONAL_MAX, tool_sendmail, "[FLAGS] [ADDRESS ...]", "send a message, with the flags of sendmail(8); also mailq, newaliases" },
 	{ "config", "check", 0, 0, 0, tool_config_check, "", "check the configuration and report every fault" },
+	{ "config", "set", 0, 3, 3, tool_config_set, "STAGE OPTION VALUE", "lay a value over the file's, in the running pepsid's database" },
+	{ "config", "unset", 0, 2, 2, tool_config_unset, "STAGE OPTION", "take it away again: the file's value counts" },
 	{ "config", "show", CLI_BIT(CLI_RUNNING), 0, 0, tool_config_show, "", "show what is configured; secrets masked" },
 	{ "worker", NULL, 0, 1, 1, tool_worker, "STAGE", "run one worker by hand: ids on standard input" },
 	{ "failure-bouncer", NULL, CLI_BIT(CLI_ONCE) | CLI_BIT(CLI_FAILED_ONLY) | CLI_BIT(CLI_TIMEOUT_ONLY), 0, 0,

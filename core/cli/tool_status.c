@@ -68,7 +68,7 @@ static void print_stages(struct json_object *stages)
 /* Who was refused, where anybody was. */
 static void print_abuse(struct json_object *ingress)
 {
-	static const char *const keys[] = { "connections", "rate", "early_talk", "unknown_recipient", "harvest", "dnsbl", "greylist", "tarpitted", "trickling" };
+	static const char *const keys[] = { "connections", "rate", "early_talk", "unknown_recipient", "harvest", "dnsbl", "greylist", "tarpitted", "timeouts", "trickling" };
 	struct json_object *o = NULL;
 	int64_t sum = 0;
 	if (!json_object_object_get_ex(ingress, "abuse", &o) || !json_object_is_type(o, json_type_object))
@@ -122,6 +122,17 @@ static void print_signin(struct json_object *ingress)
 		puts("          not possible at the moment: the admin child is away");
 }
 
+/* Where an account has caps, or a message was held: what is held, and why. */
+static void print_held(struct json_object *ingress)
+{
+	static const char *const keys[] = { "held", "refused", "told", "not_told", "operator_told", "operator_not_told" };
+	struct json_object *caps = NULL;
+	if (cli_json_int(ingress, "held"))
+		printf("%-10s%" PRId64 " for a time their sender asked for\n", "held", cli_json_int(ingress, "held"));
+	if (json_object_object_get_ex(ingress, "caps", &caps) && json_object_is_type(caps, json_type_object) && cli_json_int(caps, "accounts"))
+		print_counts("over cap", caps, keys, sizeof keys / sizeof *keys);
+}
+
 /* A line for each stage before acceptance. */
 static void print_before(struct json_object *ingress)
 {
@@ -138,6 +149,16 @@ static void print_before(struct json_object *ingress)
 			printf("%s%s %" PRId64, k ? ", " : "", keys[k], cli_json_int(p, keys[k]));
 		putchar('\n');
 	}
+}
+
+/* Who mail from outside was from, where any was looked at. */
+static void print_authentication(struct json_object *ingress)
+{
+	static const char *const keys[] = { "messages", "passed", "refused", "deferred", "quarantined", "overridden", "temporary", "forged" };
+	struct json_object *o = NULL;
+	if (json_object_object_get_ex(ingress, "authentication", &o) && json_object_is_type(o, json_type_object) &&
+	    (cli_json_int(o, "messages") || cli_json_int(o, "forged")))
+		print_counts("authors", o, keys, sizeof keys / sizeof *keys);
 }
 
 static void print_dns(struct json_object *dns)
@@ -183,8 +204,10 @@ static void print_status(struct json_object *o)
 		    (cli_json_int(local, "accepted") || cli_json_int(local, "repeats")))
 			print_counts("local", local, local_keys, 2);
 		print_signin(ingress);
+		print_held(ingress);
 		print_before(ingress);
 		print_abuse(ingress);
+		print_authentication(ingress);
 		print_certificates(ingress);
 	}
 	if (json_object_object_get_ex(o, "dns", &dns) && json_object_is_type(dns, json_type_object))

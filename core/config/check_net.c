@@ -68,6 +68,39 @@ static void check_certificates(struct check *k, const struct config_section *s)
 		check_fault(k, s, versions, false, "TLS_PROTOCOLS is empty: no version of TLS is left");
 }
 
+static bool is_set_to(const struct config_section *s, const char *option, const char *value)
+{
+	const struct config_entry *e = check_entry(s, option);
+	return e && str_ieq(str_from(e->v.value), str_from(value));
+}
+
+static bool recorded(const struct config_section *s, const char *method)
+{
+	const struct config_entry *protocol = check_entry(s, "PROTOCOL");
+	bool smtp = !protocol || str_ieq(str_from(protocol->v.value), STR("smtp"));
+	return check_entry(s, method) ? !is_set_to(s, method, "off") : smtp;
+}
+
+/* Options about the author of mail from outside that lead nowhere. */
+static void check_authentication(struct check *k, const struct config_section *s)
+{
+	static const char *const methods[] = { "SPF", "DKIM", "DMARC", "ARC" };
+	const struct config_entry *e;
+	bool enforced = false, users = is_set_to(s, "PROTOCOL", "submission") || is_set_to(s, "PROTOCOL", "submissions") ||
+	    is_set_to(s, "PROTOCOL", "local");
+	for (size_t i = 0; i < 4; i++) {
+		enforced |= is_set_to(s, methods[i], "enforce");
+		if (users && (e = check_entry(s, methods[i])) && !is_set_to(s, methods[i], "off"))
+			check_fault(k, s, e, true, "%s has no effect: mail of our own users is not looked at", methods[i]);
+	}
+	if ((e = check_entry(s, "QUARANTINE_STAGE")) && !is_set_to(s, "DMARC", "enforce"))
+		check_fault(k, s, e, true, "QUARANTINE_STAGE has no effect without DMARC = enforce");
+	if ((e = check_entry(s, "AUTHENTICATION_TEMPERROR")) && !enforced)
+		check_fault(k, s, e, true, "AUTHENTICATION_TEMPERROR has no effect: nothing is enforced");
+	if ((e = check_entry(s, "ARC_SEALERS")) && (!recorded(s, "ARC") || !recorded(s, "DMARC")))
+		check_fault(k, s, e, true, "ARC_SEALERS has no effect without ARC and DMARC");
+}
+
 /* What a listener would do to strangers, or they to it. */
 static void check_exposure(struct check *k, const struct config_section *s, const struct config_entry *bind)
 {
@@ -106,6 +139,7 @@ void check_listener(struct check *k, const struct config_section *s)
 		check_fault(k, s, mode ? mode : group, true, "%s has no effect: BIND names no unix socket", mode ? "SOCKET_MODE" : "SOCKET_GROUP");
 	check_exposure(k, s, bind);
 	check_before_accept(k, s);
+	check_authentication(k, s);
 }
 
 struct address {

@@ -178,12 +178,17 @@ const char *config_option(const struct config *c, const char *section, size_t i,
 
 int config_set(struct config *c, const char *section, const char *option, const char *value)
 {
+	return config_set_from(c, section, option, value, "");
+}
+
+int config_set_from(struct config *c, const char *section, const char *option, const char *value, const char *file)
+{
 	size_t at;
 	if (config_section_name_wrong(str_from(section)) || config_option_name_wrong(str_from(option)) ||
 	    config_text_wrong(str_from(value), &at) || strlen(value) > CONFIG_LINE_MAX)
 		return -1;
 	struct config_section *s = config_section_add(c, str_from(section), "", 0);
-	if (!s || config_entry_add(c, s, str_from(option), str_from(value), "", 0, false))
+	if (!s || config_entry_add(c, s, str_from(option), str_from(value), file, 0, false))
 		return -1;
 	/* the new one takes the place of the first, the others go */
 	size_t last = s->n - 1, kept = 0;

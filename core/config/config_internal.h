@@ -61,6 +61,8 @@ const struct config_section *config_section_find(const struct config *c, const c
 /* Appends an occurrence; file is interned already. 0 or -1 (memory or limit). */
 int config_entry_add(struct config *c, struct config_section *s, struct str option, struct str value, const char *file,
     unsigned line, bool secret);
+/* config_set(); file (static) is what config_value.file says of it. */
+int config_set_from(struct config *c, const char *section, const char *option, const char *value, const char *file);
 int config_secret_add(struct config *c, struct str section, const char *path, const char *file, unsigned line);
 
 /* NULL when s can stand in a configuration, else what is wrong with it; *ret_at is the octet (from 0). */

@@ -89,7 +89,7 @@ static const struct pepsi_option listener[] = {
 	INT("MAX_RECIPIENTS", 0, "1000", 100, 100000, "recipients in one transaction; RFC 5321 wants at least 100"),
 	INT("MAX_CONNECTIONS", 0, "1000", 1, 100000, "sessions at once; more get 421"),
 	INT("MAX_CONNECTIONS_PER_ADDRESS", 0, "50", 1, 100000,
-	    "sessions at once from one address (IPv6: one /64) outside RELAY_NETWORKS"),
+	    "sessions at once from one address (IPv6: one /64) outside RELAY_NETWORKS; PROTOCOL local: of one user, root excepted"),
 	INT("MAX_CONNECTIONS_PER_NETWORK", 0, "200", 0, 1000000, "the same from one network (IPv4 /24, IPv6 /64); 0: no limit"),
 	INT("RESERVED_CONNECTIONS", 0, "50", 0, 100000,
 	    "of MAX_CONNECTIONS, half at most: kept for clients in LIMIT_EXEMPT, so that a crowd of strangers does not shut them out"),
@@ -137,7 +137,7 @@ static const struct pepsi_option listener[] = {
 	LIST("AUTH", 0, NULL, "plain login scram-sha-256 scram-sha-256-plus oauthbearer xoauth2 external",
 	    "ways to sign in, inside TLS only; default: plain login scram-sha-256 scram-sha-256-plus for submission and submissions, else none"),
 	CHOICE("SENDER_OWNERSHIP", 0, "both", "both envelope header none",
-	    "submission, submissions: where only addresses of the account may stand: MAIL FROM (envelope), From and Sender (header)"),
+	    "of users who signed in: where only addresses of the account may stand: MAIL FROM (envelope), From, Sender, Resent-From and Resent-Sender (header)"),
 	BOOL("HIDE_CLIENT", 0, "NO", "submission, submissions: Received does not tell where a user's message came from; the log and the queue do"),
 	BOOL("REMOVE_BCC", 0, "YES", "submission, submissions: Bcc and Resent-Bcc are taken out of the header"),
 	LIST("PROXY_FROM", SCHEMA_F_NETWORKS, NULL, NULL,
@@ -152,10 +152,25 @@ static const struct pepsi_option listener[] = {
 	CHOICE("BEFORE_ACCEPT_FAILURE", 0, "tempfail", "accept tempfail reject",
 	    "what becomes of a message when such a stage crashes, is late, overloaded or cannot run: go on without it, 451, or 550"),
 	BOOL("BEFORE_ACCEPT_AUTHENTICATED", 0, "YES", "also for mail of those who signed in; NO: that goes past BEFORE_ACCEPT"),
-	CHOICE("SPF", SCHEMA_F_NO_EFFECT, "off", "off record enforce", "SPF (RFC 7208)"),
-	CHOICE("DKIM", SCHEMA_F_NO_EFFECT, "off", "off record enforce", "DKIM verification (RFC 6376)"),
-	CHOICE("DMARC", SCHEMA_F_NO_EFFECT, "off", "off record enforce", "DMARC (RFC 7489)"),
-	CHOICE("ARC", SCHEMA_F_NO_EFFECT, "off", "off record enforce", "ARC (RFC 8617)"),
+	CHOICE("SPF", 0, NULL, "off record enforce",
+	    "SPF of mail from outside (RFC 7208): record: result in Authentication-Results and state.auth; enforce: 550 5.7.23 where it fails, unless "
+	    "DMARC passes. This and the next three: default record for PROTOCOL smtp, else off"),
+	CHOICE("DKIM", 0, NULL, "off record enforce",
+	    "DKIM signatures of mail from outside (RFC 6376): enforce: 550 5.7.20 for mail that is signed where no signature holds; unsigned mail passes"),
+	CHOICE("DMARC", 0, NULL, "off record enforce",
+	    "DMARC (RFC 9989), which needs SPF and DKIM and has them recorded: enforce: as the author's domain asks, 550 5.7.26 or quarantine"),
+	CHOICE("ARC", 0, NULL, "off record enforce", "ARC chains (RFC 8617): enforce: 550 5.7.29 where one is broken"),
+	LIST("ARC_SEALERS", SCHEMA_F_DOMAINS, NULL, NULL,
+	    "domains whose ARC seals are believed: mail of a chain that holds, which they saw pass, is not held against its author's DMARC policy"),
+	STAGE("QUARANTINE_STAGE", 0,
+	    "DMARC enforce: the stage that mail in quarantine begins at; default: init, with auth.quarantine in its state"),
+	CHOICE("AUTHENTICATION_TEMPERROR", 0, "accept", "accept tempfail",
+	    "what is to be enforced but cannot be looked up now: as if nothing had been found, or 451 4.7.24"),
+	DURATION("AUTHENTICATION_TIMEOUT", 0, "20 s", 1, 2 * MINUTE, "how long a whole message waits for the DNS at most; what is not known then is temperror"),
+	LIST("AUTHENTICATION_EXEMPT", SCHEMA_F_NETWORKS, NULL, NULL,
+	    "networks whose mail is not looked at, and whose Authentication-Results are believed: our own clients, hosts that pass mail on to here; "
+	    "default: RELAY_NETWORKS. Mail of who signed in is never looked at"),
+	BOOL("RECEIVED_SPF", 0, "NO", "also write a Received-SPF field (RFC 7208 9.1)"),
 };
 
 static const struct pepsi_option pepsi_ingress[] = {
@@ -187,6 +202,9 @@ static const struct pepsi_option pepsi_sendmail[] = {
 	    "local; such a section, with or without BIND, sets its limits"),
 	BOOL("DROP", 0, "YES", "let users leave messages in STATE_DIR/submit/drop while pepsid does not answer; they are taken from there as soon as it does"),
 	INT("DROP_ROUND", 0, "1000", 1, 100000, "messages of one user that are taken from there before others' turn comes"),
+	INT("DROP_USER_FILES", 0, "50000", 0, INT64_C(1) << 40,
+	    "files that one user may have there once everything that could be taken was; more are removed. Root is not counted; 0: no limit"),
+	SIZE("DROP_USER_SIZE", 0, "4 GiB", 0, INT64_C(1) << 50, "the same for what they take of the disk"),
 	INT("DROP_KEEP_BAD", 0, "100", 0, 100000, "files there that are no messages are kept in STATE_DIR/submit/bad, so many at most; more are removed"),
 };
 
@@ -228,6 +246,8 @@ static const struct pepsi_option pepsi_signin[] = {
 	INT("MESSAGES_PER_DAY", 0, "0", 0, 2147483647, "the same for a day"),
 	INT("RECIPIENTS_PER_HOUR", 0, "0", 0, 2147483647, "recipients of all messages of such an account"),
 	INT("RECIPIENTS_PER_DAY", 0, "0", 0, 2147483647, "the same for a day"),
+	CHOICE("CAP_NOTICES", 0, "both", "both owner postmaster none", "who is told, once in an account's hour, that its mail is held for these limits; "
+	    "postmaster about 20 accounts in an hour at most. The log has all"),
 	INT("COUNTED", 0, "20000", 100, 10000000, "accounts whose messages are counted against these limits at once"),
 	STRING("USER", 0, "pepsi-config", "account of the admin child when started as root; where there is no such account and none is "
 	    "set: that of [pepsi] USER"),
@@ -243,6 +263,9 @@ static const struct pepsi_option pepsi_signin[] = {
 	LIST("OAUTH_AUDIENCE", 0, NULL, NULL, "the tokens' aud must hold one of these"),
 	LIST("OAUTH_SCOPE", 0, NULL, NULL, "the tokens' scope must hold all of these; told to clients whose token is refused"),
 	STRING("OAUTH_NAME_CLAIM", 0, "email", "what in a token is the account's name: email (then verified), sub, preferred_username, username"),
+	BOOL("OAUTH_EMAIL_UNSTATED", 0, "NO",
+	    "OAUTH_NAME_CLAIM = email: also tokens that do not say whether the address is verified (email_verified); only where the server gives nobody an "
+	    "address that is not his"),
 	LIST("OAUTH_ALGORITHMS", 0, "RS256 ES256 EdDSA", "RS256 ES256 EdDSA", "signatures that are taken"),
 	STRING("OAUTH_DISCOVERY", 0, NULL, "the URL of the OpenID configuration that clients are told of (RFC 7628 3.2.2)"),
 	BOOL("CERTIFICATE_EMAIL", 0, "NO", "EXTERNAL: the e-mail address in a client certificate that TLS_CLIENT_CA vouches for is the account, also "
@@ -262,7 +285,14 @@ static const struct pepsi_option failure_bouncer[] = {
 };
 
 static const struct pepsi_option pepsi_dns[] = {
-	LIST("SERVERS", SCHEMA_F_SERVERS, NULL, NULL, "resolvers to ask, in this order: 127.0.0.1 192.0.2.1:5353 [2001:db8::1]:53; default: those of RESOLV_CONF"),
+	CHOICE("BACKEND", 0, "servers", "servers libunbound", "who resolves: servers, which should validate DNSSEC (SERVERS, RESOLV_CONF); or libunbound in a child "
+	    "process of pepsid, from the root and validating"),
+	LIST("SERVERS", SCHEMA_F_SERVERS, NULL, NULL, "resolvers to ask, in this order: 127.0.0.1 192.0.2.1:5353 [2001:db8::1]:53; default: those of RESOLV_CONF; "
+	    "with BACKEND = libunbound: where it forwards to, default: it asks the root"),
+	STRING("TRUST_ANCHOR", 0, "/usr/share/dns/root.key", "BACKEND = libunbound: file with DS or DNSKEY records that DNSSEC begins at; none: nothing is validated"),
+	PATH("ROOT_HINTS", 0, NULL, "BACKEND = libunbound: file with the addresses of the root servers; default: built in"),
+	PATH("UNBOUND_CONFIG", 0, NULL, "BACKEND = libunbound: file as of unbound.conf(5), for what there is no option here: stub zones, more trust anchors"),
+	STRING("USER", 0, NULL, "BACKEND = libunbound: account of the child; default: pepsi-dns, or nobody"),
 	PATH("RESOLV_CONF", 0, "/etc/resolv.conf", "where resolvers are found without SERVERS; read again when it changes"),
 	BOOL("TRUST_AD", 0, "NO", "believe the AD bit of these resolvers (only over a path nobody else can write to); those on loopback are always believed"),
 	DURATION("TIMEOUT", SCHEMA_F_US, NULL, 10 * MILLISECOND_US, 30 * SECOND_US,
@@ -282,14 +312,14 @@ static const struct pepsi_option pepsi_dns[] = {
 
 static const struct pepsi_option stage[] = {
 	STRING("PROGRAM", PEPSI_OPTF_REQUIRED, NULL, "name of the stage module, without .so"),
-	STAGE("NEXT_STAGE", 0, "where messages go that pass"),
-	STAGE("BOUNCE_STAGE", 0, "where messages go that cannot be delivered; without one they become failed"),
+	STAGE("NEXT_STAGE", SCHEMA_F_OVERLAY, "where messages go that pass"),
+	STAGE("BOUNCE_STAGE", SCHEMA_F_OVERLAY, "where messages go that cannot be delivered; without one they become failed"),
 	INT("PARALLELISM", 0, "4", 1, 1000, "workers at most"),
 	INT("MAX_MESSAGES", 0, "10000", 1, 1000000000, "a worker is replaced after so many messages: leaks end with it"),
 	INT("QUEUE_LIMIT", 0, "50", 1, 10000, "messages handed to one worker ahead of their turn"),
-	DURATION("MAX_LIFETIME", 0, "5 d", 1, 365 * DAY, "how long a message is retried, from its arrival (RFC 5321 4.5.4.1: 4-5 days)"),
+	DURATION("MAX_LIFETIME", SCHEMA_F_OVERLAY, "5 d", 1, 365 * DAY, "how long a message is retried, from its arrival (RFC 5321 4.5.4.1: 4-5 days)"),
 	DURATION("MAX_RUNTIME", 0, NULL, 1, 7 * DAY, "longest time for one message; default: MAX_RUNTIME of [pepsi-dispatch]"),
-	BOOL("ORIGINATE_SUCCESS_DSN", 0, "YES",
+	BOOL("ORIGINATE_SUCCESS_DSN", SCHEMA_F_OVERLAY, "YES",
 	    "send success reports that senders asked for where the next hop does not (RFC 3461 5.2.2); needs BOUNCE_STAGE"),
 	BOOL("ALLOW_FUSION", 0, NULL, "NO: this stage always runs in its own workers, at most PARALLELISM of them, and never in the pass of "
 	    "the stage before; default: ALLOW_FUSION of [pepsi]"),

@@ -22,6 +22,7 @@
 #define SCHEMA_F_RECIPIENTS (1u << 26) /* LIST of sources of recipients */
 #define SCHEMA_F_DNSBL (1u << 27)     /* LIST of block lists in the DNS */
 #define SCHEMA_F_DNSWL (1u << 28)     /* … of allow lists */
+#define SCHEMA_F_OVERLAY (1u << 29)   /* an option of a stage that the database may override: overlay.h */
 #define SCHEMA_F_ALL 0xffff0000u
 
 struct schema_section {
@@ -68,8 +69,9 @@ typedef const struct module_info *(*schema_module_fn)(void *arg, const char *pro
 void schema_check(const struct config *c, schema_module_fn module, void *arg, struct config_faults *faults);
 
 /* The configuration in force, for `pepsi config show`: every section the file has or that has defaults, each option
- * with its value, its default and where it stands; secrets masked. Text that config_load() would read again, or JSON:
- * {"sections":[{"name","options":[{"name","value","source":"file"|"default"|"set","file","line","secret"}]}]}.
+ * with its value, its default and where it stands; secrets masked, and where `module` is NULL or knows nothing of a stage's module, all
+ * options of that module. Text that config_load() would read again, or JSON:
+ * {"sections":[{"name","options":[{"name","value","source":"file"|"default"|"set"|"overlay","file","line","secret"}]}]}.
  * Returns 0, or -1 when memory or out's limit is exceeded. */
 int config_show(const struct config *c, schema_module_fn module, void *arg, bool json, struct buf *out);
 

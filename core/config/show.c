@@ -1,7 +1,7 @@
 /* The configuration in force as text or JSON: values from the files and defaults, where each comes from, secrets
  * masked. What it prints as text can be read by config_load() again (but for the masks). */
 #include "config_internal.h"
-#include "schema.h"
+#include "overlay.h"
 
 #include <json-c/json.h>
 #include <stdio.h>
@@ -117,13 +117,16 @@ static void show_defaults(struct sink *sink, const struct config_section *s, con
 static void show_section(struct sink *sink, const struct schema_section *t, const struct config_section *s,
     const struct module_info *m)
 {
+	/* which options of a stage are secrets only its module knows: where that was not asked, or cannot tell, all of its own are */
+	bool stage = t && strcmp(t->name, "stage-*") == 0;
 	for (size_t i = 0; s && i < s->n; i++) {
 		const struct config_entry *e = &s->e[i];
 		const struct pepsi_option *own = t ? covering(t->options, t->n_options, e->option) : NULL,
 					  *o = own ? own : m ? covering(m->options, m->n_options, e->option) : NULL;
+		bool laid = !strcmp(e->v.file, config_overlay_file);
 		show(sink, &(struct shown){ .name = o && o->type != PEPSI_OPT_MULTI ? o->name : e->option, .value = e->v.value,
-				.source = e->v.file[0] ? "file" : "set", .file = e->v.file, .line = e->v.line,
-				.secret = e->secret || (o && o->type == PEPSI_OPT_SECRET) }, o, own != NULL);
+				.source = !e->v.file[0] ? "set" : laid ? "overlay" : "file", .file = laid ? "" : e->v.file, .line = e->v.line,
+				.secret = e->secret || (o ? o->type == PEPSI_OPT_SECRET : stage && !m) }, o, own != NULL);
 	}
 	if (t)
 		show_defaults(sink, s, t->options, t->n_options, true);

@@ -9,7 +9,8 @@
  *   reactor.c   wires ingress, dispatcher and admin to one event loop
  *   memory.c    free memory back to the kernel
  *   signin.c    the admin child beside the reactor
- *   pickup.c    the drop folder of local submission, taken message by message
+ *   recursor.c  the resolving child, where there is one
+ *   pickup.c    the drop folder of local submission, taken message by message; pickup_scan.c: what lies there, and how much may
  *   channel.c   the messages between spawner and reactor */
 #ifndef PEPSI_DAEMON_INTERNAL_H
 #define PEPSI_DAEMON_INTERNAL_H
@@ -87,6 +88,8 @@ struct table {
 	struct account reactor, cluster;
 	struct account signin, pam_account; /* of the admin child, and of the process that asks PAM for it */
 	bool pam;                       /* there is one */
+	bool resolves;                  /* there is a resolving child */
+	struct account recursor;        /* of it */
 	struct table_stage stages[TABLE_STAGES_MAX];
 	size_t n_stages;
 };
@@ -146,6 +149,17 @@ struct signin_child {
 int signin_spawn(struct signin_child *s, const struct boot *b, struct str blob, const struct table *t, int (*begin)(int keep));
 /* It was waited for. wanted: we ended it. Else s->at is set. */
 void signin_died(struct signin_child *s, int status, bool wanted);
+
+/* ---- recursor.c */
+struct recursor_child {
+	pid_t pid;             /* 0: there is none */
+	int64_t at;            /* when to start it; 0: not wanted now */
+	int64_t born, pause_us;
+};
+/* Forks it; begin(-1) is what every child does first. Where that fails s->at says when to try again. */
+void recursor_spawn(struct recursor_child *s, const struct boot *b, struct str blob, const struct table *t, int (*begin)(int keep));
+/* It was waited for. wanted: we ended it. Else s->at is set. */
+void recursor_died(struct recursor_child *s, int status, bool wanted);
 
 /* ---- pickup.c */
 /* STATE/submit and what is in it, with owners and modes. 0, or -1 (logged). */

@@ -4,13 +4,11 @@
  * submits it over the local socket as the owner's own program would have. So no octet of it is read by root, and who sent it is
  * what the kernel says. The file is removed when pepsid has the message; a message that comes twice, because somebody was killed in
  * between, is made once (its key, core/submit). What is no message is moved aside. Nothing here waits for what a user does. */
-#include "daemon_internal.h"
+#include "pickup_internal.h"
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "submit/submit.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -26,11 +24,7 @@
 #include <unistd.h>
 
 enum {
-	SCAN_MAX = 8192,         /* entries looked at in one go */
-	SCAN_USER_MAX = 1024,    /* … of one user: what one leaves there must not hide what others leave */
-	SCAN_USERS_MAX = 512,
 	ROUNDS_MAX = 1000,
-	BEGUN_S = 24 * 3600,     /* a file that is not finished after that never will be */
 	ENVELOPE_MAX = 8 << 20,  /* what a file may be larger than its message */
 	FILE_S = 15 * 60,        /* for one message */
 	LATER_MAX = 10,          /* so many in a row that have to wait: all have */
@@ -41,24 +35,6 @@ enum {
 
 /* What became of one file; exit status of the child that had it. */
 enum fate { FATE_DONE = 0, FATE_BROKEN = 65, FATE_LATER = 75 };
-
-struct run {
-	const struct table *t;
-	const struct config *c;
-	char socket[PATH_MAX + 32], drop_path[PATH_MAX + 32];
-	char host[256];
-	int drop, bad;
-	uint64_t size_max;
-	unsigned round, keep_bad, n_bad, taken, later;
-	bool left;
-};
-
-struct entry {
-	char name[SUBMIT_NAME];
-	uid_t uid;
-	unsigned turn; /* the how-manieth of its user */
-	int64_t mtime_ns;
-};
 
 /* ---- folders and the watch */
 
@@ -267,18 +243,6 @@ static enum fate fork_for(const struct run *r, int fd, const struct stat *st, co
 
 /* ---- the folder */
 
-/* Away from the folder, for the operator to look at; the name says whose it was. Renaming follows nothing and opens nothing. */
-static void put_aside(struct run *r, const char *name, const struct stat *st, const char *why)
-{
-	char to[128];
-	bool removed = r->n_bad >= r->keep_bad && !S_ISDIR(st->st_mode);
-	snprintf(to, sizeof to, "%u-%lld-%u", (unsigned)st->st_uid, (long long)clock_wall_us(), r->n_bad);
-	int rc = removed ? unlinkat(r->drop, name, 0) : renameat2(r->drop, name, r->bad, to, RENAME_NOREPLACE);
-	r->n_bad += !removed && !rc;
-	log_warn(NULL, "event=drop-aside uid=%u file=%s reason=%s %s=%s", (unsigned)st->st_uid, log_qz(name), log_qz(why),
-	    rc ? "error" : removed ? "removed" : "to", rc ? log_qz(strerror(errno)) : removed ? "yes" : to);
-}
-
 static void take(struct run *r, const char *name)
 {
 	struct stat st;
@@ -300,118 +264,13 @@ static void take(struct run *r, const char *name)
 		if (fate == FATE_DONE && unlinkat(r->drop, name, 0) && errno != ENOENT)
 			log_error(NULL, "event=drop-remove file=%s reason=%s", name, log_qz(strerror(errno)));
 		else if (fate == FATE_BROKEN)
-			put_aside(r, name, &st, *why ? why : "no message that can be sent");
+			pickup_aside(r, name, &st, *why ? why : "no message that can be sent");
 		r->taken += fate != FATE_LATER;
 		r->later = fate == FATE_LATER ? r->later + 1 : 0;
 		r->left = r->left || fate == FATE_LATER;
 	}
 	if (fd >= 0)
 		close(fd);
-}
-
-static int by_turn(const void *x, const void *y)
-{
-	const struct entry *a = x, *b = y;
-	if (a->turn != b->turn)
-		return a->turn < b->turn ? -1 : 1;
-	return a->mtime_ns < b->mtime_ns ? -1 : a->mtime_ns > b->mtime_ns;
-}
-
-static int by_user(const void *x, const void *y)
-{
-	const struct entry *a = x, *b = y;
-	if (a->uid != b->uid)
-		return a->uid < b->uid ? -1 : 1;
-	return a->mtime_ns < b->mtime_ns ? -1 : a->mtime_ns > b->mtime_ns;
-}
-
-/* Each user's first, then each one's second, …; beyond `round` of one user the next run has them. */
-static size_t in_turns(const struct run *r, struct entry *e, size_t n)
-{
-	size_t kept = 0;
-	qsort(e, n, sizeof *e, by_user);
-	for (size_t i = 0; i < n; i++)
-		e[i].turn = i && e[i].uid == e[i - 1].uid ? e[i - 1].turn + 1 : 0;
-	qsort(e, n, sizeof *e, by_turn);
-	while (kept < n && e[kept].turn < r->round)
-		kept++;
-	return kept;
-}
-
-/* How many of each user a scan has. */
-struct users {
-	size_t n;
-	struct {
-		uid_t uid;
-		unsigned n;
-	} of[SCAN_USERS_MAX];
-};
-
-/* May this scan have one more of them? */
-static bool one_more(struct users *u, uid_t uid, unsigned most)
-{
-	size_t i = 0;
-	while (i < u->n && u->of[i].uid != uid)
-		i++;
-	if (i == u->n) {
-		if (u->n == SCAN_USERS_MAX) /* these wait for the next round */
-			return false;
-		u->of[u->n++].uid = uid;
-		u->of[i].n = 0;
-	}
-	return u->of[i].n++ < most;
-}
-
-/* Names that are to be taken; whatever else lies there is put aside. */
-static size_t scan(struct run *r, struct entry *out)
-{
-	int fd = openat(r->drop, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
-	const struct dirent *de;
-	size_t n = 0, seen = 0;
-	time_t now = time(NULL);
-	struct users users = { 0 };
-	unsigned most = r->round < SCAN_USER_MAX ? r->round : SCAN_USER_MAX;
-	if (!d) {
-		if (fd >= 0)
-			close(fd);
-		return 0;
-	}
-	while (n < SCAN_MAX && seen < 64 * SCAN_MAX && (de = readdir(d))) {
-		struct stat st;
-		seen++;
-		if (strcmp(de->d_name, ".") == 0 || strcmp(de->d_name, "..") == 0 || fstatat(r->drop, de->d_name, &st, AT_SYMLINK_NOFOLLOW))
-			continue;
-		if (!S_ISREG(st.st_mode)) {
-			put_aside(r, de->d_name, &st, "no plain file");
-		} else if (submit_drop_name_done(de->d_name)) {
-			if (!one_more(&users, st.st_uid, most))
-				continue;
-			struct entry *e = &out[n++];
-			snprintf(e->name, sizeof e->name, "%s", de->d_name);
-			e->uid = st.st_uid;
-			e->mtime_ns = st.st_mtim.tv_sec * INT64_C(1000000000) + st.st_mtim.tv_nsec;
-		} else if (!submit_drop_name_begun(de->d_name)) {
-			put_aside(r, de->d_name, &st, "no name of a message");
-		} else if (now - st.st_ctim.tv_sec > BEGUN_S || (uint64_t)st.st_size > r->size_max) {
-			put_aside(r, de->d_name, &st, "never finished, or too large");
-		}
-	}
-	closedir(d);
-	return in_turns(r, out, n);
-}
-
-static unsigned count_files(int dir)
-{
-	int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
-	const struct dirent *de;
-	unsigned n = 0;
-	while (d && (de = readdir(d)))
-		n += de->d_name[0] != '.';
-	if (d)
-		closedir(d);
-	return n;
 }
 
 static int run_all(struct run *r)
@@ -422,13 +281,15 @@ static int run_all(struct run *r)
 		return PICKUP_LEFT;
 	for (unsigned round = 0; round < ROUNDS_MAX && r->later < LATER_MAX; round++) {
 		unsigned before = r->taken;
-		n = scan(r, e);
+		n = pickup_scan(r, e);
 		for (size_t i = 0; i < n && r->later < LATER_MAX; i++)
 			take(r, e[i].name);
 		if (!n || r->taken == before)
 			break;
 	}
 	free(e);
+	r->left = r->left || r->cut;
+	pickup_quota(r);
 	if (r->taken)
 		log_info(NULL, "event=drop-emptied taken=%u left=%s", r->taken, r->left ? "yes" : "no");
 	return r->left ? PICKUP_LEFT : PICKUP_NONE;
@@ -456,8 +317,10 @@ static int pickup_main(const struct table *t, struct str blob)
 		return PICKUP_LEFT;
 	r.size_max = (uint64_t)config_int(c, "listener-sendmail", "MESSAGE_SIZE_LIMIT") + ENVELOPE_MAX;
 	r.round = (unsigned)config_int(c, "pepsi-sendmail", "DROP_ROUND");
+	r.user_files = (uint64_t)config_int(c, "pepsi-sendmail", "DROP_USER_FILES");
+	r.user_octets = (uint64_t)config_int(c, "pepsi-sendmail", "DROP_USER_SIZE");
 	r.keep_bad = (unsigned)config_int(c, "pepsi-sendmail", "DROP_KEEP_BAD");
-	r.n_bad = count_files(r.bad);
+	r.n_bad = pickup_count(r.bad);
 	return run_all(&r);
 }
 

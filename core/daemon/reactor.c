@@ -57,6 +57,7 @@ struct reactor {
 	bool rotating;
 	struct store_conn *db[DB_COUNT];
 	bool db_up[DB_COUNT], db_said[DB_COUNT];
+	bool listened;          /* DB_LISTEN was up before */
 	struct ingress *ingress;
 	struct dispatch *dispatch;
 	struct net_dns *dns;
@@ -126,6 +127,12 @@ static void say_ready(struct reactor *r)
 	tell_spawner(r, &m);
 }
 
+static void new_workers(struct reactor *r)
+{
+	dispatch_reload(r->dispatch, r->config);
+	ingress_workers_changed(r->ingress, r->config);
+}
+
 static void db_state(void *arg, struct store_conn *c, bool up, const char *err)
 {
 	struct reactor *r = arg;
@@ -148,8 +155,12 @@ static void db_state(void *arg, struct store_conn *c, bool up, const char *err)
 		dispatch_database(r->dispatch, up);
 	if ((i == DB_LISTEN || i == DB_LOOKUPS) && up)
 		ingress_recipients_changed(r->ingress); /* what was notified meanwhile was missed */
-	if (i == DB_LISTEN && up)
+	if (i == DB_LISTEN && up) {
 		dispatch_wake(r->dispatch, NULL); /* likewise */
+		if (r->listened) /* and what is laid over the configuration */
+			new_workers(r);
+		r->listened = true;
+	}
 	if (up)
 		say_ready(r);
 }
@@ -164,7 +175,7 @@ static void on_notify(void *arg, const char *channel, const char *payload)
 		ingress_recipients_changed(r->ingress);
 	} else if (strcmp(channel, "config_changed") == 0) {
 		log_info(NULL, "event=config-changed hint=\"retiring workers\"");
-		dispatch_reload(r->dispatch, r->config);
+		new_workers(r);
 	}
 }
 

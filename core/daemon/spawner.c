@@ -52,8 +52,10 @@ struct spawner {
 	int64_t deaths[REACTOR_DEATHS];
 	unsigned n_deaths, postgres_tries;
 	struct signin_child signin;
+	struct recursor_child recursor;
 	struct pickup pickup;
 	bool signin_ended;     /* by us */
+	bool recursor_ended;   /* likewise */
 	int status;
 };
 
@@ -98,6 +100,10 @@ static int child_begin(int keep, const struct ingress_inherited *inherited)
 	signal(SIGINT, SIG_IGN); /* typed at a terminal it is for the spawner alone */
 	signal(SIGHUP, SIG_IGN);
 	signal(SIGPIPE, SIG_IGN);
+	if (keep < 0) { /* it has no channel */
+		close_range(3, ~0u, 0);
+		return -1;
+	}
 	if (keep != 3) {
 		if (dup2(keep, 3) < 0)
 			return -1;
@@ -115,7 +121,7 @@ static int make_pair(int sv[2])
 
 /* ---- the admin child */
 
-static int begin_signin(int keep)
+static int begin_plain(int keep)
 {
 	return child_begin(keep, NULL);
 }
@@ -123,7 +129,7 @@ static int begin_signin(int keep)
 static void start_signin(struct spawner *s)
 {
 	struct channel_msg m = { .op = CH_SIGNIN };
-	int fd = signin_spawn(&s->signin, s->boot, buf_str(s->blob), s->t, begin_signin);
+	int fd = signin_spawn(&s->signin, s->boot, buf_str(s->blob), s->t, begin_plain);
 	if (fd < 0)
 		return;
 	tell_reactor(s, &m, fd);
@@ -138,6 +144,18 @@ static void end_signin(struct spawner *s)
 		return;
 	s->signin_ended = true;
 	kill(s->signin.pid, SIGKILL); /* nothing in it is worth a farewell: what was under way fails for now */
+}
+
+/* ---- the resolving child */
+
+/* Another one follows when this one has been waited for, if the configuration in force has one. */
+static void end_recursor(struct spawner *s)
+{
+	s->recursor.at = s->recursor.pid || s->stopping ? 0 : s->t->resolves;
+	if (!s->recursor.pid)
+		return;
+	s->recursor_ended = true;
+	kill(s->recursor.pid, SIGKILL); /* it may be one that hangs */
 }
 
 /* ---- the reactor */
@@ -286,6 +304,7 @@ static void reload(struct spawner *s)
 		if (fd >= 0)
 			close(fd);
 		end_signin(s); /* and one with the new configuration */
+		end_recursor(s);
 	}
 	if (r)
 		buf_free_secret(&blob);
@@ -411,6 +430,11 @@ static void child_exited(struct spawner *s, pid_t pid, int status)
 		if (s->signin_ended && s->reactor)
 			s->signin.at = 1;
 		s->signin_ended = false;
+	} else if (pid == s->recursor.pid) {
+		recursor_died(&s->recursor, status, s->recursor_ended || s->stopping);
+		if (s->recursor_ended)
+			s->recursor.at = s->t->resolves;
+		s->recursor_ended = false;
 	} else if (pid == s->pickup.pid) {
 		pickup_ended(&s->pickup, status);
 	} else {
@@ -465,6 +489,8 @@ static void start_due(struct spawner *s, int64_t now)
 		s->postgres = boot_start_cluster(s->t, &s->paths);
 	if (!s->schema && due(&s->schema_at, now))
 		s->schema = boot_schema(s->t, &s->paths, buf_str(s->blob));
+	if (!s->recursor.pid && due(&s->recursor.at, now)) /* before the reactor, which may ask at once */
+		recursor_spawn(&s->recursor, s->boot, buf_str(s->blob), s->t, begin_plain);
 	if (!s->reactor && s->reactor_at && s->reactor_at <= now)
 		start_reactor(s);
 	if (s->reactor && s->ready && !s->pickup.pid && due(&s->pickup.at, now))
@@ -489,7 +515,9 @@ static bool stop_step(struct spawner *s, int64_t now)
 		kill(s->pickup.pid, SIGKILL); /* what it was about is taken up again, once */
 	kill_workers(s);
 	end_signin(s);
-	if (s->n_workers || s->schema || s->prepare || s->signin.pid || s->pickup.pid > 0)
+	if (s->recursor.pid)
+		kill(s->recursor.pid, SIGKILL);
+	if (s->n_workers || s->recursor.pid || s->schema || s->prepare || s->signin.pid || s->pickup.pid > 0)
 		return false;
 	if (s->postgres) {
 		if (!s->cluster_stopping) {
@@ -539,6 +567,7 @@ int spawner_run(const struct boot *b, struct buf *blob, struct table *t)
 	sigset_t mask;
 
 	s = (struct spawner){ .boot = b, .blob = blob, .t = t, .channel = -1, .lock = -1 };
+	s.recursor.at = t->resolves;
 	own_name("pepsid");
 	if (geteuid() != 0)
 		log_warn(NULL, "event=one-account account=%s hint=\"not started as root: all parts run as one account, without "
@@ -582,7 +611,7 @@ int spawner_run(const struct boot *b, struct buf *blob, struct table *t)
 		start_due(&s, now);
 		if (s.stopping && stop_step(&s, now))
 			break;
-		bool timed = s.stopping || s.reactor_at || s.postgres_at || s.schema_at || s.signin.at;
+		bool timed = s.stopping || s.reactor_at || s.postgres_at || s.schema_at || s.signin.at || s.recursor.at;
 		p[1].fd = s.channel;
 		if (poll(p, 3, timed ? 50 : pickup_wait(&s.pickup, now)) < 0 && errno != EINTR)
 			break;

@@ -2,6 +2,8 @@
  * spawner only reads it. Says which accounts are missing. */
 #include "daemon_internal.h"
 
+#include "recursor/recursor.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,6 +71,14 @@ int table_make(struct table *t, const struct config *c, struct config_faults *fa
 	t->pam = has_word(config_str(c, "pepsi-signin", "BACKENDS"), "pam");
 	if (t->pam)
 		bad |= choose(&t->pam_account, c, "pepsi-signin", "PAM_USER", "root", &t->cluster, faults);
+	const char *backend = config_str(c, "pepsi-dns", "BACKEND");
+	t->resolves = backend && strcmp(backend, "libunbound") == 0;
+	if (t->resolves && recursor_missing()) {
+		config_fault_add(faults, "", 0, false, "[pepsi-dns] BACKEND = libunbound: %s", recursor_missing());
+		bad = -1;
+	}
+	if (t->resolves)
+		bad |= choose(&t->recursor, c, "pepsi-dns", "USER", "pepsi-dns", NULL, faults);
 	t->max_connections = 20;
 	for (size_t i = 0; (section = config_section(c, i)); i++) {
 		if (strncasecmp(section, "stage-", 6) || !section[6])

@@ -12,6 +12,12 @@ static unsigned number(const struct config *c, const char *section, const char *
 	return v < 0 ? 0 : v > INT32_MAX ? INT32_MAX : (unsigned)v;
 }
 
+/* Users of this machine are many programs each, and known by name: what limits strangers holds for them where it is written down. */
+static unsigned rate(const struct config *c, const char *section, const char *option, bool users)
+{
+	return users && !config_get(c, section, option) ? 0 : number(c, section, option);
+}
+
 /* The check of the configuration has refused words that do not parse: none is left here. */
 static int read_lists(struct abuse_terms *t, const struct config *c, const char *section, const char *option, bool allow)
 {
@@ -26,17 +32,17 @@ static int read_lists(struct abuse_terms *t, const struct config *c, const char 
 	return 0;
 }
 
-int abuse_terms_read(struct abuse_terms *t, const struct config *c, const char *section)
+int abuse_terms_read(struct abuse_terms *t, const struct config *c, const char *section, bool users)
 {
 	const char *exempt = config_str(c, section, "LIMIT_EXEMPT");
 	unsigned max = number(c, section, "MAX_CONNECTIONS");
 	*t = (struct abuse_terms){
 		.rates = {
-			.per_minute = { [LIMIT_CONNECTIONS] = number(c, section, "CONNECTIONS_PER_MINUTE"),
-			    [LIMIT_MESSAGES] = number(c, section, "MESSAGES_PER_MINUTE"),
-			    [LIMIT_RECIPIENTS] = number(c, section, "RECIPIENTS_PER_MINUTE") },
-			.per_hour = { [LIMIT_MESSAGES] = number(c, section, "MESSAGES_PER_HOUR"),
-			    [LIMIT_RECIPIENTS] = number(c, section, "RECIPIENTS_PER_HOUR") },
+			.per_minute = { [LIMIT_CONNECTIONS] = rate(c, section, "CONNECTIONS_PER_MINUTE", users),
+			    [LIMIT_MESSAGES] = rate(c, section, "MESSAGES_PER_MINUTE", users),
+			    [LIMIT_RECIPIENTS] = rate(c, section, "RECIPIENTS_PER_MINUTE", users) },
+			.per_hour = { [LIMIT_MESSAGES] = rate(c, section, "MESSAGES_PER_HOUR", users),
+			    [LIMIT_RECIPIENTS] = rate(c, section, "RECIPIENTS_PER_HOUR", users) },
 			.network_factor = number(c, section, "NETWORK_FACTOR"),
 			.unknown_per_hour = number(c, section, "UNKNOWN_PER_HOUR"),
 		},
@@ -95,14 +101,15 @@ void abuse_settings_read(struct abuse_settings *s, const struct config *c)
 bool abuse_exempt(const struct listening *l, const struct net_addr *peer, bool relay)
 {
 	const struct abuse_terms *t = &l->terms->abuse;
-	/* clients of one unix socket cannot be told apart */
-	return !net_addr_is_ip(peer) || (t->exempt ? config_networks_has(t->exempt, peer->text) : relay);
+	if (!net_addr_is_ip(peer)) /* who comes by a unix socket for servers is one of ours; users are counted each for himself */
+		return !l->terms->user_known || !peer->uid_known || !peer->uid;
+	return t->exempt ? config_networks_has(t->exempt, peer->text) : relay;
 }
 
 int64_t abuse_banner_delay(const struct session *s)
 {
 	const struct terms *t = s->terms;
-	if (s->exempt || t->need_auth || t->implicit_tls || limits_known(s->in->limits, &s->peer))
+	if (s->exempt || t->need_auth || t->implicit_tls || t->user_known || limits_known(s->in->limits, &s->peer))
 		return 0;
 	return t->abuse.banner_delay_us;
 }

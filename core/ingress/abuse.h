@@ -39,8 +39,8 @@ struct abuse_settings {
 	uint64_t queue_max;            /* rows; 0: no limit */
 };
 
-/* 0, or -1: memory. */
-int abuse_terms_read(struct abuse_terms *t, const struct config *c, const char *section);
+/* users: the listener is for users of this machine (PROTOCOL = local). 0, or -1: memory. */
+int abuse_terms_read(struct abuse_terms *t, const struct config *c, const char *section, bool users);
 void abuse_terms_done(struct abuse_terms *t);
 void abuse_settings_read(struct abuse_settings *s, const struct config *c);
 

@@ -382,6 +382,10 @@ void auth_forget(struct session *s)
 		return;
 	if (s->exchange->state != EXCHANGE_REPLY)
 		tell(s->in->auth, s, s->exchange->mech, AUTH_CANCELLED, STR_NULL, STR_NULL, STR("the client went"));
+	/* The work was done for nobody: its network pays for that as for a failure, or whoever leaves in time could have passwords
+	 * checked without end. Whose account it was is not known, and not its owner's fault. */
+	if (s->exchange->state == EXCHANGE_ASKED)
+		guess_failed(s->in->auth->guesses, STR_NULL, &s->peer, clock_mono_us());
 	exchange_free(s->exchange);
 }
 
@@ -561,4 +565,14 @@ bool auth_may_send_as(const struct session *s, struct str address)
 			return true;
 	}
 	return false;
+}
+
+bool auth_may_send_as_any(const struct session *s)
+{
+	const struct signed_in *w = s->who;
+	const char *p = w ? w->senders.p : NULL;
+	for (size_t i = 0; w && i < w->n_senders; i++, p += strlen(p) + 1)
+		if (strcmp(p, "*") == 0)
+			return true;
+	return !w;
 }

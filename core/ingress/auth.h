@@ -53,6 +53,8 @@ void auth_drop_who(struct session *s);
 void auth_sweep(struct auth *a, int64_t now_us);
 /* May the account signed in send as this address (empty: the null sender, which everybody may)? True without a sign-in. */
 bool auth_may_send_as(const struct session *s, struct str address);
+/* As any address at all? True where nobody said what it may. */
+bool auth_may_send_as_any(const struct session *s);
 /* Asks the admin child whether this machine has an account of that name; recipients_account() is told. 0, or -1: there is no child, or
  * it is busy. */
 int auth_account(struct auth *a, uint64_t id, struct str name);

@@ -230,11 +230,11 @@ void before_judged(struct before_job *job, const struct wire_verdict *v, int bod
 	struct session *s = job->s;
 	struct before_pool *p = job->pool;
 	const char *why = NULL;
-	char to[WIRE_STAGE_MAX + 8] = "";
+	char to[WIRE_STAGE_MAX + 8] = "", room[WHY_MAX];
 	detach(job);
 	count_time(p, clock_mono_us() - job->stage_us);
 	if (v->what == WIRE_PASS)
-		why = before_apply(s, v, body_fd);
+		why = before_apply(s, v, body_fd, room);
 	else if (body_fd >= 0)
 		close(body_fd);
 	if (why || v->what == WIRE_FAULT) {

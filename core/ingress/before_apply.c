@@ -1,13 +1,17 @@
 /* What a pre-acceptance stage made of a message, held against what a message may be, and put in its place. The worker runs
  * code that is not ours: nothing it says is believed. */
 #include "before_internal.h"
+#include "base/json.h"
 
 #include "net/parcel.h"
 
 #include <stdio.h>
 #include <unistd.h>
 
-enum { ADDRESS_MAX = 1000 };
+enum {
+	ADDRESS_MAX = 1000,
+	STATE_OCTETS_MAX = 4 << 20, /* a worker reads no more (core/worker/state.h), so the row would be stuck */
+};
 
 static bool address_good(struct str a, bool sender)
 {
@@ -47,8 +51,10 @@ static bool stage_good(struct str s)
 	return true;
 }
 
-static const char *wrong(const struct session *s, const struct wire_verdict *v, int body_fd)
+/* room: WHY_MAX octets for an answer that is made up. */
+static const char *wrong(const struct session *s, const struct wire_verdict *v, int body_fd, char *room)
 {
+	const char *why;
 	uint64_t limit = s->terms->smtp.size_limit;
 	if (!stage_good(v->stage))
 		return "the stage it is to go to has no name";
@@ -59,9 +65,12 @@ static const char *wrong(const struct session *s, const struct wire_verdict *v, 
 			return "a new recipient is no address";
 	if (v->changed & WIRE_CHANGED_HEADERS && !headers_good(v->headers))
 		return "the new headers are none";
-	if (v->changed & WIRE_CHANGED_STATE && (v->state.n < 2 || v->state.p[0] != '{' || v->state.p[v->state.n - 1] != '}' ||
-						 str_chr(v->state, 0) >= 0 || !str_is_utf8(v->state)))
-		return "the new state is no object";
+	if (v->changed & WIRE_CHANGED_STATE && v->state.n > STATE_OCTETS_MAX)
+		return "the new state is too large";
+	if (v->changed & WIRE_CHANGED_STATE && (why = json_object_fault(v->state))) {
+		snprintf(room, WHY_MAX, "the new state cannot be stored: %s", why);
+		return room;
+	}
 	if (v->body_in_fd && (body_fd < 0 || !net_sealed(body_fd, v->body_size)))
 		return "the new body is not what was announced";
 	if (v->changed & WIRE_CHANGED_BODY && ((limit && v->body_size > limit) || (!v->body_in_fd && v->body.n > SPOOL_HEAP)))
@@ -69,11 +78,11 @@ static const char *wrong(const struct session *s, const struct wire_verdict *v, 
 	return NULL;
 }
 
-static const char *apply(struct session *s, const struct wire_verdict *v, int *body_fd)
+static const char *apply(struct session *s, const struct wire_verdict *v, int *body_fd, char *room)
 {
 	struct message *m = &s->message;
-	struct buf state = BUF_INIT(m->state.max);
-	const char *why = wrong(s, v, *body_fd);
+	struct buf state = BUF_INIT(STATE_OCTETS_MAX);
+	const char *why = wrong(s, v, *body_fd, room);
 	if (why)
 		return why;
 	/* what can fail for want of memory first; half of it done is seen by nobody, for the message goes the way of failure */
@@ -102,9 +111,9 @@ static const char *apply(struct session *s, const struct wire_verdict *v, int *b
 	return NULL;
 }
 
-const char *before_apply(struct session *s, const struct wire_verdict *v, int body_fd)
+const char *before_apply(struct session *s, const struct wire_verdict *v, int body_fd, char room[WHY_MAX])
 {
-	const char *why = apply(s, v, &body_fd);
+	const char *why = apply(s, v, &body_fd, room);
 	if (body_fd >= 0)
 		close(body_fd);
 	return why;

@@ -95,9 +95,10 @@ void before_failed(struct before_job *job, enum before_failure kind, const char 
 /* The record of a job for the worker. 0, or -1: no memory. *ret_fd: the body, or -1. */
 int before_record(const struct before_job *job, struct buf *out, int *ret_fd);
 
-/* --- before_apply.c: the message as the stage left it. NULL, or what is wrong with it (static): nothing has changed then but what is
- * harmless. body_fd is taken. */
-const char *before_apply(struct session *s, const struct wire_verdict *v, int body_fd);
+/* --- before_apply.c: the message as the stage left it. NULL, or what is wrong with it (static, or in room): nothing has changed then but
+ * what is harmless. body_fd is taken. */
+enum { WHY_MAX = 160 };
+const char *before_apply(struct session *s, const struct wire_verdict *v, int body_fd, char room[WHY_MAX]);
 /* Text of a stage for an SMTP reply: one line of printable ASCII without a code of its own in front. *enhanced (11 octets and NUL at
  * most) is filled from that code where it was empty. */
 void before_reply_text(struct str in, bool reject, char *text, size_t size, char enhanced[12]);

@@ -13,6 +13,7 @@
 #include <time.h>
 
 enum { WRITE_LINES = 500, WRITE_EVERY_S = 2 };
+enum { OPERATOR_NOTICES = 20, HOUR_S = 3600 }; /* to postmaster, in an hour: a stolen set of passwords is no reason to flood him, too */
 
 struct caps {
 	struct ingress *in;
@@ -21,7 +22,10 @@ struct caps {
 	struct quota_use *writing; /* WRITE_LINES; what is on its way to the database */
 	size_t n_writing;
 	int64_t written_us;
+	int64_t operator_hour_us;  /* when the hour of OPERATOR_NOTICES began */
+	unsigned operator_notices;
 	uint64_t held, told, refused, lost; /* lost: owners who could not be told */
+	uint64_t operator_told, operator_lost;
 };
 
 struct caps *caps_new(struct ingress *in, size_t accounts)
@@ -113,6 +117,37 @@ static void tell_owner(struct caps *c, const struct message *m, const char *acco
 	buf_free(&text);
 }
 
+/* The last one of an hour says that it is the last. */
+static void tell_operator(struct caps *c, const struct message *m, struct str account, const char *when)
+{
+	const struct terms *t = m->session->terms;
+	int64_t now = clock_mono_us();
+	char subject[128];
+	struct buf text = BUF_INIT(4096);
+	if (!c->operator_hour_us || now - c->operator_hour_us >= HOUR_S * US_PER_S) {
+		c->operator_hour_us = now;
+		c->operator_notices = 0;
+	}
+	if (c->operator_notices == OPERATOR_NOTICES) {
+		c->operator_lost++;
+		return;
+	}
+	c->operator_notices++;
+	snprintf(subject, sizeof subject, "An account is over its limit of %u %s", m->cap_limit, m->cap);
+	buf_addf(&text, "The account %.*s\r\nhas sent more than its limit of %u %s allows\r\n(listener %s, client %s).\r\n\r\n"
+	    "Its message with the queue id %lld is held until %s,\r\nand so is what it sends meanwhile, each message until there is room for it.\r\n\r\n",
+	    STR_ARG(account), m->cap_limit, m->cap, t->name, m->session->peer.text, (long long)m->id, when);
+	buf_addz(&text, "If the mail is good: pepsi queue retry, and a higher limit (pepsi account\r\nset). If it is not: pepsi account disable, and pepsi queue "
+			"delete.\r\n\r\nThis is told once in an account's hour; the log has each message\r\n(event=over-cap).\r\n");
+	if (c->operator_notices == OPERATOR_NOTICES)
+		buf_addf(&text, "\r\nThis is the %uth such message within an hour, and the last: look into\r\nthe log for further accounts.\r\n", OPERATOR_NOTICES);
+	if (text.failed || notice_send(c->in, str_from(t->postmaster), false, subject, buf_str(&text)))
+		c->operator_lost++;
+	else
+		c->operator_told++;
+	buf_free(&text);
+}
+
 void caps_settled(struct caps *c, struct message *m, enum store_rc rc)
 {
 	char when[40];
@@ -127,8 +162,10 @@ void caps_settled(struct caps *c, struct message *m, enum store_rc rc)
 	utc(m->hold_until, when, sizeof when);
 	log_warn(NULL, "id=%lld event=over-cap account=%s from=%s rcpts=%zu limit=%u cap=%s held_until=%s", (long long)m->id, log_q(account),
 	    log_q(m->mail_from), m->n_rcpts, m->cap_limit, log_qz(m->cap), when);
-	if (m->cap_tell)
+	if (m->cap_tell && c->in->set.tell_owner)
 		tell_owner(c, m, w ? w->account : "", when);
+	if (m->cap_tell && c->in->set.tell_postmaster)
+		tell_operator(c, m, account, when);
 }
 
 /* --- over restarts --- */
@@ -208,12 +245,18 @@ void caps_metrics(const struct caps *c, struct buf *out)
 	    "pepsi_caps_refused_total %llu\n"
 	    "# HELP pepsi_caps_told_total Owners of accounts told that their mail is held\n# TYPE pepsi_caps_told_total counter\n"
 	    "pepsi_caps_told_total %llu\n"
+	    "# HELP pepsi_caps_operator_told_total Messages to postmaster about accounts over a cap\n# TYPE pepsi_caps_operator_told_total counter\n"
+	    "pepsi_caps_operator_told_total %llu\n"
+	    "# HELP pepsi_caps_not_told_total Owners and postmaster that were not told, by whom\n# TYPE pepsi_caps_not_told_total counter\n"
+	    "pepsi_caps_not_told_total{who=\"owner\"} %llu\npepsi_caps_not_told_total{who=\"postmaster\"} %llu\n"
 	    "# HELP pepsi_caps_accounts Accounts with caps whose mail is counted\n# TYPE pepsi_caps_accounts gauge\npepsi_caps_accounts %zu\n",
-	    (unsigned long long)c->held, (unsigned long long)c->refused, (unsigned long long)c->told, quota_accounts(c->books));
+	    (unsigned long long)c->held, (unsigned long long)c->refused, (unsigned long long)c->told,
+	    (unsigned long long)c->operator_told, (unsigned long long)c->lost, (unsigned long long)c->operator_lost, quota_accounts(c->books));
 }
 
 void caps_status(const struct caps *c, struct buf *out)
 {
-	buf_addf(out, "{\"accounts\":%zu,\"held\":%llu,\"refused\":%llu,\"told\":%llu,\"not_told\":%llu}", quota_accounts(c->books),
-	    (unsigned long long)c->held, (unsigned long long)c->refused, (unsigned long long)c->told, (unsigned long long)c->lost);
+	buf_addf(out, "{\"accounts\":%zu,\"held\":%llu,\"refused\":%llu,\"told\":%llu,\"not_told\":%llu,\"operator_told\":%llu,\"operator_not_told\":%llu}", quota_accounts(c->books),
+	    (unsigned long long)c->held, (unsigned long long)c->refused, (unsigned long long)c->told, (unsigned long long)c->lost,
+	    (unsigned long long)c->operator_told, (unsigned long long)c->operator_lost);
 }

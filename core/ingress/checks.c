@@ -51,6 +51,8 @@ static void answer(struct check *c)
 {
 	struct session *s = c->s;
 	bool later = c->later;
+	if (c->what == SMTP_EV_RCPT && c->accept)
+		vet_begin(s, c->sender);
 	if (c->what == SMTP_EV_DATA && c->accept)
 		policy_data_begin(s);
 	else if (c->accept)

@@ -19,7 +19,9 @@ enum { SWEEP_SEEN = 4000, SWEEP_ENDED = 50, SWEEP_LOOKS = 200 }; /* in one turn 
 
 const char *const refusal_names[REFUSED_N] = { "relay", "database", "memory", "disk", "headers", "loop", "content",
 	"connections", "address", "row", "drain", "early-talk", "proxy", "auth", "sender", "from", "form", "cap", "wish", "before-accept",
-	"recipient", "lookup", "harvest", "rate", "dnsbl", "greylist", "queue" };
+	"recipient", "lookup", "harvest", "rate", "dnsbl", "greylist", "queue", "spf", "dkim", "dmarc", "arc", "author-unknown" };
+
+const char *const deadline_names[DEADLINE_N] = { "command", "message", "session", "tls", "proxy", "answer" };
 
 /* --- beginning and end --- */
 
@@ -29,8 +31,9 @@ struct ingress *ingress_new(const struct config *c, const struct ingress_supply 
 	struct ingress *in = calloc(1, sizeof *in);
 	const struct ingress_supply direct = ingress_supply_direct(NULL);
 	const char *section;
-	if (!in || !(in->tickets = net_tickets_new())) {
+	if (!in || !(in->tickets = net_tickets_new()) || !(in->vet = vet_counts_new())) {
 		config_fault_add(faults, "", 0, false, "out of memory");
+		net_tickets_unref(in ? in->tickets : NULL);
 		free(in);
 		return NULL;
 	}
@@ -86,8 +89,8 @@ void ingress_free(struct ingress *in)
 	caps_free(in->caps);
 	listening_free_all(in);
 	net_tickets_unref(in->tickets);
-	struct event *ev[5] = { in->tick, in->sweep, in->resume, in->wake, in->drain_end };
-	for (unsigned i = 0; i < 5; i++)
+	struct event *ev[6] = { in->tick, in->sweep, in->resume, in->wake, in->drain_end, in->drain_turn };
+	for (unsigned i = 0; i < 6; i++)
 		if (ev[i])
 			event_free(ev[i]);
 	clients_done(&in->clients);
@@ -96,6 +99,7 @@ void ingress_free(struct ingress *in)
 	recipients_free(in->recipients);
 	greylist_free(in->greylist);
 	shared_settings_done(&in->set);
+	vet_counts_free(in->vet);
 	free(in);
 }
 
@@ -190,9 +194,12 @@ static void sweep_one(struct ingress *in, struct session *s, int64_t now_us, uns
 		smtp_server_trim(s->engine); /* once a second; a message that flows does not notice */
 	if (!s->conn || !is_late(s, now_us, &late))
 		return;
+	enum deadline which = s->awaiting ? DEADLINE_ANSWER : !late ? DEADLINE_SESSION : s->has_spool ? DEADLINE_MESSAGE :
+	    net_conn_securing(s->conn) ? DEADLINE_TLS : DEADLINE_COMMAND;
 	in->timeouts++;
+	in->deadlines[which]++;
 	++*ret_ended;
-	log_info(&s->log, "event=timeout state=%s session_s=%lld", smtp_server_state_name(s->engine),
+	log_info(&s->log, "event=timeout deadline=%s state=%s session_s=%lld", deadline_names[which], smtp_server_state_name(s->engine),
 	    (long long)((now_us - s->started_us) / US_PER_S));
 	if (s->awaiting)
 		session_drop(s); /* the outcome is unknown: no answer at all, never a wrong one */
@@ -224,6 +231,30 @@ static void on_sweep(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	sweep_on(arg, clock_mono_us());
+}
+
+/* From in->drain_at on; session_free() moves it on when it goes away. Those that are not idle now end themselves when they are. */
+static void drain_on(struct ingress *in)
+{
+	struct timeval soon = { 0, 1000 };
+	unsigned ended = 0;
+	for (unsigned seen = 0; in->drain_at; seen++) {
+		if ((seen == SWEEP_SEEN || ended == SWEEP_ENDED) && evtimer_add(in->drain_turn, &soon) == 0)
+			return; /* messages under way get their turn in between */
+		struct session *s = in->drain_at;
+		in->drain_at = s->next;
+		if (!s->conn || s->awaiting || s->has_spool || !smtp_server_idle(s->engine))
+			continue;
+		ended++;
+		session_shutdown(s, "4.3.2", "Service is stopping");
+	}
+}
+
+static void on_drain_turn(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	drain_on(arg);
 }
 
 void ingress_sweep(struct ingress *in, int64_t now_us)
@@ -333,6 +364,7 @@ static void log_outcome(struct ingress *in, const struct session *s, const struc
 			    log_q(buf_str(&s->helo)), log_q(m->mail_from), m->n_rcpts,
 			    (unsigned long long)m->spool.size, m->chunked ? " chunked=1" : "",
 			    m->body == SMTP_BODY_BINARYMIME ? " body=BINARYMIME" : "", held, s->conn ? "" : " client_gone=1");
+		vet_log(m);
 		return;
 	}
 	if (rc == STORE_REPEAT) {
@@ -416,6 +448,12 @@ void ingress_dns(struct ingress *in, struct net_dns *dns)
 	in->dns = dns;
 }
 
+void ingress_workers_changed(struct ingress *in, const struct config *c)
+{
+	if (in->before)
+		before_configure(in->before, c);
+}
+
 void ingress_recipients_changed(struct ingress *in)
 {
 	if (in->recipients)
@@ -483,12 +521,13 @@ int ingress_start_with(struct ingress *in, struct event_base *base, const struct
 	in->signin_fd = -1;
 	in->tick = event_new(base, -1, EV_PERSIST, on_tick, in);
 	in->sweep = evtimer_new(base, on_sweep, in);
+	in->drain_turn = evtimer_new(base, on_drain_turn, in);
 	in->resume = event_new(base, -1, 0, on_resume, in);
 	in->wake = evtimer_new(base, on_wake, in);
 	in->before = before_new(in, &in->spawner);
 	if (in->before)
 		before_configure(in->before, in->config);
-	if (!in->recipients || !in->greylist || !in->admit || !in->auth || !in->caps || !in->before || !in->tick || !in->sweep || !in->resume || !in->wake ||
+	if (!in->recipients || !in->greylist || !in->admit || !in->auth || !in->caps || !in->before || !in->tick || !in->sweep || !in->drain_turn || !in->resume || !in->wake ||
 	    event_add(in->tick, &second))
 		return -1;
 	/* now, as the account that will read the files again */
@@ -615,10 +654,7 @@ void ingress_drain(struct ingress *in, unsigned grace_s, void (*done)(void *arg)
 		done(arg);
 		return;
 	}
-	for (struct session *s = in->sessions, *next; s; s = next) {
-		next = s->next;
-		if (s->conn && !s->awaiting && !s->has_spool && smtp_server_idle(s->engine))
-			session_shutdown(s, "4.3.2", "Service is stopping");
-	}
+	in->drain_at = in->sessions;
+	drain_on(in);
 	ingress_session_gone(in);
 }

@@ -63,6 +63,8 @@ void ingress_dns(struct ingress *in, struct net_dns *dns);
 void ingress_lookups(struct ingress *in, struct store_conn *c);
 /* The database notified of recipient_changed, or that connection came back. */
 void ingress_recipients_changed(struct ingress *in);
+/* What is laid over the configuration of stages has changed (c itself has not): workers that judge before acceptance are replaced. */
+void ingress_workers_changed(struct ingress *in, const struct config *c);
 /* What would a RCPT with this address be told? Answers once, from inside the call or later: "yes", "no", "away", "relay" (not one of
  * LOCAL_DOMAINS), "invalid", and the source that said so, or "". */
 typedef void (*ingress_test_fn)(void *arg, const char *answer, const char *source);

@@ -17,6 +17,7 @@
 #include "reverse.h"
 #include "session.h"
 #include "settings.h"
+#include "vet.h"
 
 /* Why something was refused; the label of pepsi_smtp_rejected_total. */
 enum refusal {
@@ -47,6 +48,11 @@ enum refusal {
 	REFUSED_DNSBL,       /* 550 5.7.1, 450 4.7.1: listed */
 	REFUSED_GREYLIST,    /* 450, 451 4.7.1: first time */
 	REFUSED_QUEUE,       /* 452 4.3.1: QUEUE_MAX_ROWS */
+	REFUSED_SPF,         /* 550 5.7.23 */
+	REFUSED_DKIM,        /* 550 5.7.20, 5.7.21 */
+	REFUSED_DMARC,       /* 550 5.7.26, 5.7.1 */
+	REFUSED_ARC,         /* 550 5.7.29 */
+	REFUSED_UNKNOWN_AUTHOR, /* 451 4.7.24, 4.7.0: cannot be looked up now (AUTHENTICATION_TEMPERROR) */
 	REFUSED_N
 };
 extern const char *const refusal_names[REFUSED_N];
@@ -65,6 +71,19 @@ enum used {
 	USED_N
 };
 
+/* Which deadline ended a session; the label of pepsi_smtp_deadline_total. */
+enum deadline {
+	DEADLINE_COMMAND, /* COMMAND_TIMEOUT */
+	DEADLINE_MESSAGE, /* COMMAND_TIMEOUT and MIN_DATA_RATE: a message that comes too slowly */
+	DEADLINE_SESSION, /* SESSION_TIMEOUT */
+	DEADLINE_TLS,     /* COMMAND_TIMEOUT, for a handshake */
+	DEADLINE_PROXY,   /* no PROXY header in time */
+	DEADLINE_ANSWER,  /* ours: the database has not answered */
+	DEADLINE_N
+};
+
+extern const char *const deadline_names[DEADLINE_N];
+
 struct ingress {
 	struct event_base *base;
 	const struct config *config; /* until the start only */
@@ -75,6 +94,7 @@ struct ingress {
 	struct ingress_sink sink;
 	struct net_dns *dns;         /* NULL: nothing is looked up (tests) */
 	struct admit *admit;
+	struct vet_counts *vet;
 	struct auth *auth;           /* from the start on */
 	struct caps *caps;           /* from the start on */
 	struct notice *notices;      /* messages of our own on their way to the database */
@@ -122,6 +142,8 @@ struct ingress {
 	int64_t certificates_us;     /* when their ends were looked at last */
 	bool draining;
 	struct event *drain_end;
+	struct event *drain_turn;    /* goes on with ending idle sessions, from drain_at */
+	struct session *drain_at;
 	void (*drained)(void *);
 	void *drained_arg;
 
@@ -132,7 +154,7 @@ struct ingress {
 
 	/* counters since start */
 	uint64_t iprev[IPREV_PERMERROR + 1];
-	uint64_t connections, accepted, octets, rejected[REFUSED_N], timeouts, tls, tls_failed, tls_resumed, orphans,
+	uint64_t connections, accepted, octets, rejected[REFUSED_N], timeouts, deadlines[DEADLINE_N], tls, tls_failed, tls_resumed, orphans,
 	    proxied_total, used[USED_N], held_for_sender, local_accepted, local_repeats;
 };
 

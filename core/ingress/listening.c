@@ -82,13 +82,13 @@ void listening_admit(struct listening *l, int fd, const struct net_addr *peer, c
 		turn_away(l, fd, peer, REFUSED_EARLY, "554 5.5.1", "You talked before the banner");
 		return;
 	}
-	if (crowded(l, via, exempt ? 0 : t->reserved) || full(in, exempt || l->terms->need_auth ? 0 : in->set.abuse.reserved_percent)) {
+	if (crowded(l, via, exempt ? 0 : t->reserved) || full(in, exempt || l->terms->need_auth || l->terms->user_known ? 0 : in->set.abuse.reserved_percent)) {
 		turn_away(l, fd, peer, REFUSED_CONNECTIONS, "421 4.7.0", "Too many connections; try again later");
 		return;
 	}
 	if (!clients_enter(&in->clients, peer, exempt ? 0 : l->terms->max_per_address)) {
 		turn_away(l, fd, peer, REFUSED_CONNECTIONS, "421 4.7.0",
-		    "Too many connections from your address; try again later");
+		    l->terms->user_known ? "Too many connections of yours; try again later" : "Too many connections from your address; try again later");
 		return;
 	}
 	if (!clients_enter(&in->networks, peer, exempt ? 0 : t->max_per_network)) {

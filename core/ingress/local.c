@@ -6,7 +6,6 @@
 
 #include <pwd.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 
 enum { PASSWD_OCTETS = 16 * 1024, USERS_MAX = 1024 };
 
@@ -15,14 +14,12 @@ struct local_senders {
 	uid_t of[USERS_MAX];
 };
 
-void local_begin(struct session *s, int fd)
+void local_begin(struct session *s)
 {
-	struct ucred who;
-	socklen_t n = sizeof who;
-	if (!s->terms->user_known || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &n) || n != sizeof who)
+	if (!s->terms->user_known || !s->peer.uid_known)
 		return;
 	s->user_known = s->relay = true;
-	s->uid = who.uid;
+	s->uid = s->peer.uid;
 }
 
 static bool listed(const struct local_senders *l, uid_t uid)

@@ -5,8 +5,8 @@
 
 #include "session.h"
 
-/* A session begins on fd: finds out whose it is. Without an answer the client is nobody: it may not relay. */
-void local_begin(struct session *s, int fd);
+/* A session begins: whose it is was found out with its connection. If that is not known the client is nobody: it may not relay. */
+void local_begin(struct session *s);
 /* May it name this envelope sender? TRUSTED_USERS of its listener may name any, others the null sender and their own login name at
  * HOSTNAME or a local domain. True for all other clients. */
 bool local_may_send_as(struct session *s, struct str address);

@@ -223,6 +223,10 @@ static void put_state(struct buf *out, const struct message *m, const struct ses
 	buf_addc(out, '}');
 	if (m->hold_until)
 		put_hold(out, m);
+	if (m->auth.n) {
+		json_put_key(out, "auth");
+		buf_adds(out, buf_str(&m->auth));
+	}
 	if (m->wishes.n) {
 		buf_addc(out, ',');
 		buf_adds(out, buf_str(&m->wishes));
@@ -340,7 +344,7 @@ int message_compose(struct message *m, int64_t now_us)
 
 size_t message_octets(const struct message *m)
 {
-	return m->spool.head.n + (size_t)spool_body_size(&m->spool) + m->text.n + m->dsn.n + m->wishes.n + 1024;
+	return m->spool.head.n + (size_t)spool_body_size(&m->spool) + m->text.n + m->dsn.n + m->wishes.n + m->auth.n + 1024;
 }
 
 void message_row(const struct message *m, struct str body, struct store_message *ret)
@@ -396,6 +400,8 @@ void message_done(struct message *m)
 	buf_free(&m->text);
 	buf_free(&m->dsn);
 	buf_free(&m->wishes);
+	buf_free(&m->auth);
+	buf_free(&m->vetted);
 	buf_free(&m->headers);
 	buf_free(&m->state);
 	m->stage[0] = 0;

@@ -26,6 +26,8 @@ struct message {
 	struct str *rcpts;
 	size_t n_rcpts;
 	struct buf dsn;          /* state.dsn as JSON, or empty */
+	struct buf auth;         /* state.auth as JSON, or empty */
+	struct buf vetted;       /* the same in words of the log, or empty */
 	struct buf wishes;       /* members of the state: deliver_by, priority, require_tls; or empty */
 	int64_t hold_until;      /* seconds since 1970: it waits in the queue till then; 0, or past: it does not */
 	const char *hold_why;    /* "sender" or "cap" */

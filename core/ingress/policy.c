@@ -73,6 +73,7 @@ static void on_mail(struct session *s, const struct smtp_event *ev)
 		ingress_refused(in, s, REFUSED_ADDRESS, "at=MAIL from=%s", log_q(ev->tx->mail_from));
 		reject(s, 553, "5.1.7", "Bad sender address");
 	} else {
+		vet_free(s); /* of a transaction that nobody ended */
 		session_charge(s, arena_used(ev->tx->arena));
 		accept_usual(s);
 	}
@@ -140,6 +141,7 @@ void policy_data_begin(struct session *s)
 
 static void drop_content(struct session *s)
 {
+	vet_free(s);
 	message_done(&s->message);
 	s->has_spool = false;
 	session_charge(s, 0);
@@ -163,6 +165,21 @@ static void count_use(struct ingress *in, const struct smtp_transaction *tx)
 	in->used[USED_DELIVERBY] += tx->deliver_mode != 0;
 	in->used[USED_FUTURERELEASE] += tx->hold_until != 0;
 	in->used[USED_MT_PRIORITY] += tx->has_priority;
+}
+
+int policy_vetted(struct session *s)
+{
+	if (s->terms->n_before && !(s->login.n && s->terms->before_spares))
+		return before_submit(s->in->before, s);
+	s->awaiting = true;
+	admit_submit(s->in->admit, &s->message);
+	return 0;
+}
+
+void policy_refuse_vetted(struct session *s, const struct smtp_reply *r)
+{
+	drop_content(s);
+	smtp_server_reject(s->engine, r);
 }
 
 static void on_message(struct session *s, const struct smtp_event *ev)
@@ -193,7 +210,7 @@ static void on_message(struct session *s, const struct smtp_event *ev)
 		refuse_content(s, REFUSED_LOOP, 554, "5.4.6", "Too many hops: mail loop");
 		return;
 	}
-	if (s->terms->need_auth && s->login.n) {
+	if (s->login.n && (s->terms->need_auth || (s->terms->own_header && !auth_may_send_as_any(s)))) {
 		char text[400];
 		enum submission_fault f = submission_check(s, buf_str(&m->spool.head), ev->tx->mail_from, &m->submission, text, sizeof text);
 		if (f) {
@@ -212,13 +229,8 @@ static void on_message(struct session *s, const struct smtp_event *ev)
 		return;
 	}
 	session_charge(s, 2 * s->envelope); /* the copy */
-	if (s->terms->n_before && !(s->login.n && s->terms->before_spares)) {
-		if (before_submit(s->in->before, s))
-			refuse_content(s, REFUSED_MEMORY, 452, "4.3.1", "Out of memory; try again later");
-		return;
-	}
-	s->awaiting = true;
-	admit_submit(s->in->admit, m);
+	if (vet_message(s) == VET_PASS && policy_vetted(s))
+		refuse_content(s, REFUSED_MEMORY, 452, "4.3.1", "Out of memory; try again later");
 }
 
 void policy_event(struct session *s, const struct smtp_event *ev)
@@ -227,6 +239,7 @@ void policy_event(struct session *s, const struct smtp_event *ev)
 	case SMTP_EV_NONE:
 		break;
 	case SMTP_EV_RESET:
+		vet_free(s);
 		session_charge(s, 0);
 		break;
 	case SMTP_EV_HELO:
@@ -244,6 +257,7 @@ void policy_event(struct session *s, const struct smtp_event *ev)
 		break;
 	case SMTP_EV_CHUNK:
 		spool_add(&s->message.spool, ev->chunk);
+		vet_content(s, ev->chunk);
 		break;
 	case SMTP_EV_MESSAGE:
 		on_message(s, ev);

@@ -180,6 +180,7 @@ void proxied_sweep(struct ingress *in, int64_t now_us)
 		next = p->next;
 		if (now_us > p->deadline_us) {
 			in->timeouts++;
+			in->deadlines[DEADLINE_PROXY]++;
 			refuse(p, "no PROXY header within its time");
 		}
 	}

@@ -111,7 +111,7 @@ bool session_begin(struct listening *at, int fd, const struct net_addr *peer, bo
 	s->id = ++in->next_session;
 	s->peer = *peer;
 	s->relay = relay && !(via && via->unknown);
-	local_begin(s, fd);
+	local_begin(s);
 	s->exempt = abuse_exempt(at, &s->peer, s->relay);
 	s->helo = BUF_INIT(1024);
 	s->login = BUF_INIT(1024);
@@ -146,6 +146,7 @@ void session_free(struct session *s)
 	struct ingress *in = s->in;
 	if (s->before)
 		before_cancel(s);
+	vet_free(s);
 	checks_free(s);
 	auth_forget(s);
 	auth_drop_who(s);
@@ -166,6 +167,8 @@ void session_free(struct session *s)
 		in->sweep_at = s->next;
 	if (in->looked_at == s)
 		in->looked_at = NULL;
+	if (in->drain_at == s)
+		in->drain_at = s->next;
 	if (s->prev)
 		s->prev->next = s->next;
 	else
@@ -197,6 +200,12 @@ void session_drop(struct session *s)
 	s->conn = NULL;
 	if (s->before) { /* nothing was promised, nothing is kept */
 		before_drop(s);
+		s->awaiting = false;
+	}
+	if (vet_waits(s)) { /* the same */
+		log_info(&s->log, "event=authentication verdict=dropped reason=\"the client is gone\" from=%s rcpts=%zu", log_q(s->message.mail_from),
+		    s->message.n_rcpts);
+		vet_free(s);
 		s->awaiting = false;
 	}
 	if (s->awaiting)
@@ -337,6 +346,7 @@ void session_settled(struct session *s)
 {
 	s->awaiting = false;
 	s->has_spool = false;
+	vet_free(s);
 	message_done(&s->message);
 	session_charge(s, 0);
 	if (!s->conn) {

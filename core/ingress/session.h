@@ -16,6 +16,7 @@ struct exchange;
 struct signed_in;
 struct check;
 struct dnsbl;
+struct vet;
 
 /* The banner waits … */
 #define HELD_REVERSE 1u /* for the client's name */
@@ -46,6 +47,7 @@ struct session {
 	bool esmtp;
 	struct reverse *reverse;     /* looking up the name of peer, or what came of it; NULL: not looked up */
 	struct dnsbl *dnsbl;         /* looking it up in lists of the DNS, or what came of it; NULL: not looked up */
+	struct vet *vet;             /* the authentication of the message under way, or NULL */
 	struct check *check;         /* an answer the engine waits for, or NULL */
 	struct event *greet;         /* the end of BANNER_DELAY, or NULL */
 	unsigned held;               /* HELD_* */
@@ -103,6 +105,11 @@ void session_postpone(struct session *s, int64_t us);
 /* The engine has the answer it waited for, not from inside policy_event(): goes on. May free s. */
 void session_answered(struct session *s);
 
+/* policy.c: the message has passed what vet.h looks at, not from inside policy_event(): to the stages before acceptance, or to admission. 0, or
+ * -1: no memory, nothing was done. */
+int policy_vetted(struct session *s);
+/* policy.c: from inside policy_event(): the message has not passed. What it says is logged already. */
+void policy_refuse_vetted(struct session *s, const struct smtp_reply *r);
 /* policy.c: accepts SMTP_EV_DATA. */
 void policy_data_begin(struct session *s);
 /* answers one event of the engine. */

@@ -281,7 +281,7 @@ struct terms *terms_new(const struct config *c, const char *section, const struc
 	t->data_rate = (uint64_t)config_int(c, section, "MIN_DATA_RATE");
 	t->reverse = config_int(c, section, "REVERSE_DNS");
 	t->reverse_wait_us = config_int(c, section, "REVERSE_DNS_WAIT");
-	if (abuse_terms_read(&t->abuse, c, section)) {
+	if (abuse_terms_read(&t->abuse, c, section, t->user_known) || vet_terms_read(&t->vet, c, section, t->protocol == PROTOCOL_SMTP)) {
 		config_fault_add(faults, "", 0, false, "[%s]: out of memory", section);
 		terms_unref(t);
 		return NULL;
@@ -332,6 +332,7 @@ void terms_unref(struct terms *t)
 		free(t->before[i]);
 	free(t->before);
 	abuse_terms_done(&t->abuse);
+	vet_terms_done(&t->vet);
 	free(t);
 }
 
@@ -339,6 +340,7 @@ int shared_settings_read(struct shared_settings *ret, const struct config *c, st
 {
 	static const char sec[] = "pepsi-ingress";
 	const struct config_value *at = config_get(c, sec, "SPOOL_DIR");
+	struct str tell = str_from(config_str(c, "pepsi-signin", "CAP_NOTICES"));
 	struct shared_settings s = {
 		.spool_dir = config_path(c, sec, "SPOOL_DIR"),
 		.spool_threshold = (size_t)config_int(c, sec, "SPOOL_THRESHOLD"),
@@ -347,6 +349,8 @@ int shared_settings_read(struct shared_settings *ret, const struct config *c, st
 		.batch_octets = (size_t)config_int(c, sec, "ADMISSION_BATCH_BYTES"),
 		.wake_us = config_int(c, sec, "DISPATCH_WAKE_INTERVAL"),
 		.counted = small_int(c, "pepsi-signin", "COUNTED"),
+		.tell_owner = str_ieq(tell, STR("both")) || str_ieq(tell, STR("owner")),
+		.tell_postmaster = str_ieq(tell, STR("both")) || str_ieq(tell, STR("postmaster")),
 		.min_free = (uint64_t)config_int(c, sec, "MIN_FREE_SPACE"),
 		.auth = {
 			.concurrency = small_int(c, "pepsi-signin", "IN_FLIGHT_LIMIT"),

@@ -9,6 +9,7 @@
 #include "net/tls.h"
 #include "proto/smtp/server.h"
 #include "supply.h"
+#include "vet.h"
 
 /* BEFORE_ACCEPT_FAILURE. */
 enum before_policy { BEFORE_ACCEPTS, BEFORE_TEMPFAILS, BEFORE_REJECTS };
@@ -31,6 +32,7 @@ struct terms {
 	bool reverse;          /* the name of a client's address is looked up */
 	int64_t reverse_wait_us; /* so long the banner waits for it */
 	struct abuse_terms abuse;
+	struct vet_terms vet;
 	enum protocol protocol;
 	bool lmtp;
 	bool user_known;       /* local: clients of a unix socket, whose user the kernel tells (local.c) */
@@ -60,6 +62,7 @@ struct shared_settings {
 	int64_t wake_us;
 	struct auth_settings auth;
 	unsigned counted;  /* accounts in the books of caps; taken at the start */
+	bool tell_owner, tell_postmaster; /* CAP_NOTICES */
 	struct abuse_settings abuse;
 	uint64_t min_free; /* of the spool file system; 0: not looked at */
 };

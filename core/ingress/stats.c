@@ -53,6 +53,9 @@ void ingress_metrics(struct ingress *in, struct buf *out)
 	if (in->caps)
 		caps_metrics(in->caps, out);
 	counter(out, "smtp_timeouts_total", "Sessions ended by a deadline", in->timeouts);
+	buf_addz(out, "# HELP pepsi_smtp_deadline_total Sessions ended by a deadline, by which\n# TYPE pepsi_smtp_deadline_total counter\n");
+	for (unsigned i = 0; i < DEADLINE_N; i++)
+		buf_addf(out, "pepsi_smtp_deadline_total{deadline=\"%s\"} %llu\n", deadline_names[i], (unsigned long long)in->deadlines[i]);
 	counter(out, "smtp_tls_total", "TLS handshakes completed", in->tls);
 	counter(out, "smtp_tls_failed_total", "TLS handshakes failed", in->tls_failed);
 	counter(out, "smtp_tls_resumed_total", "TLS sessions taken up by a ticket", in->tls_resumed);
@@ -80,6 +83,7 @@ void ingress_metrics(struct ingress *in, struct buf *out)
 		auth_metrics(in->auth, out);
 	if (in->before)
 		before_metrics(in->before, out);
+	vet_metrics(in, out);
 	gauge(out, "message_memory_bytes", "Memory held by messages under way", in->house.used);
 	gauge(out, "message_memory_limit_bytes", "MESSAGE_MEMORY", in->house.max);
 	gauge(out, "admission_waiting", "Messages waiting for the next commit", a.waiting);
@@ -105,14 +109,14 @@ void ingress_status(struct ingress *in, struct buf *out)
 	    "\"database\":%s,\"draining\":%s,\"message_memory\":%zu,\"waiting\":%u,\"in_flight\":%u,"
 	    "\"batches\":%llu,"
 	    "\"rows\":%llu,\"abuse\":{\"unknown_recipient\":%llu,\"harvest\":%llu,\"rate\":%llu,\"connections\":%llu,\"dnsbl\":%llu,\"greylist\":%llu,"
-	    "\"early_talk\":%llu,\"tarpitted\":%u,\"trickling\":%u,\"remembered\":%u},\"local\":{\"accepted\":%llu,\"repeats\":%llu},\"signin\":",
+	    "\"early_talk\":%llu,\"tarpitted\":%u,\"timeouts\":%llu,\"trickling\":%u,\"remembered\":%u},\"local\":{\"accepted\":%llu,\"repeats\":%llu},\"signin\":",
 	    (unsigned long long)in->connections, in->n_sessions, (unsigned long long)in->accepted,
 	    (unsigned long long)in->octets, (unsigned long long)rejected, (unsigned long long)in->timeouts,
 	    in->database_up ? "true" : "false", in->draining ? "true" : "false", in->house.used, a.waiting,
 	    a.in_flight, (unsigned long long)a.batches, (unsigned long long)a.rows, (unsigned long long)in->rejected[REFUSED_RECIPIENT],
 	    (unsigned long long)in->rejected[REFUSED_HARVEST], (unsigned long long)in->rejected[REFUSED_RATE],
 	    (unsigned long long)in->rejected[REFUSED_CONNECTIONS], (unsigned long long)in->rejected[REFUSED_DNSBL],
-	    (unsigned long long)in->rejected[REFUSED_GREYLIST], (unsigned long long)in->rejected[REFUSED_EARLY], in->tarpitted, in->trickling,
+	    (unsigned long long)in->rejected[REFUSED_GREYLIST], (unsigned long long)in->rejected[REFUSED_EARLY], in->tarpitted, (unsigned long long)in->timeouts, in->trickling,
 	    in->limits ? limits_entries(in->limits) : 0, (unsigned long long)in->local_accepted, (unsigned long long)in->local_repeats);
 	if (in->auth)
 		auth_status(in->auth, out);
@@ -128,6 +132,8 @@ void ingress_status(struct ingress *in, struct buf *out)
 		before_status(in->before, out);
 	else
 		buf_addz(out, "[]");
+	buf_addz(out, ",\"authentication\":");
+	vet_status(in, out);
 	buf_addz(out, ",\"recipients\":");
 	if (in->recipients)
 		recipients_status(in->recipients, out);

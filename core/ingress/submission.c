@@ -38,32 +38,52 @@ static enum submission_fault owned(const struct session *s, const char *name, st
 	return ret;
 }
 
+/* Who sent it again (RFC 5322 §3.6.6): readers are shown that, too. Blocks of earlier times stand there as well: all of them must be his. */
+static enum submission_fault resent(const struct session *s, struct str head, char *text, size_t size)
+{
+	static const char *const names[] = { "Resent-From", "Resent-Sender" };
+	enum submission_fault r = SUBMISSION_OK;
+	struct mail_field f;
+	size_t n;
+	int kind;
+	while (!r && (kind = mail_field_next(&head, &f)))
+		for (unsigned i = 0; i < 2 && kind == 1 && !r; i++)
+			if (str_ieq(f.name, str_from(names[i])))
+				r = owned(s, names[i], f.value, true, &n, NULL, 0, text, size);
+	return r;
+}
+
 enum submission_fault submission_check(const struct session *s, struct str head, struct str mail_from, struct submission *ret,
     char *text, size_t size)
 {
 	struct mail_field f = { 0 };
 	bool check = s->terms->own_header;
-	size_t authors, n;
-	enum submission_fault r;
+	size_t authors = 0, n;
+	enum submission_fault r = SUBMISSION_OK;
 	char first[256] = "";
-	*ret = (struct submission){ .add_date = mail_field_find(head, STR("Date"), 0, &f) != 0,
-		.add_id = mail_field_find(head, STR("Message-ID"), 0, &f) != 0,
-		.drop_bcc = s->terms->remove_bcc && (!mail_field_find(head, STR("Bcc"), 0, &f) || !mail_field_find(head, STR("Resent-Bcc"), 0, &f)) };
+	*ret = (struct submission){ 0 };
+	if (s->terms->need_auth)
+		*ret = (struct submission){ .add_date = mail_field_find(head, STR("Date"), 0, &f) != 0,
+			.add_id = mail_field_find(head, STR("Message-ID"), 0, &f) != 0,
+			.drop_bcc = s->terms->remove_bcc && (!mail_field_find(head, STR("Bcc"), 0, &f) || !mail_field_find(head, STR("Resent-Bcc"), 0, &f)) };
 	/* RFC 5322 §3.6: one, and no more; of two, nobody knows which one a reader is shown */
-	if (mail_field_find(head, STR("From"), 0, &f)) {
-		snprintf(text, size, "The message has no From");
-		return SUBMISSION_FORM;
-	}
 	if (mail_field_count(head, STR("From"), 2) > 1 || mail_field_count(head, STR("Sender"), 2) > 1) {
 		snprintf(text, size, "The message has more than one %s", mail_field_count(head, STR("From"), 2) > 1 ? "From" : "Sender");
 		return SUBMISSION_FORM;
 	}
-	r = owned(s, "From", f.value, check, &authors, first, sizeof first, text, size);
+	if (!mail_field_find(head, STR("From"), 0, &f)) {
+		r = owned(s, "From", f.value, check, &authors, first, sizeof first, text, size);
+	} else if (s->terms->need_auth) {
+		snprintf(text, size, "The message has no From");
+		return SUBMISSION_FORM;
+	}
+	if (!r && check)
+		r = resent(s, head, text, size);
 	if (r)
 		return r;
 	if (mail_field_find(head, STR("Sender"), 0, &f)) {
 		/* several authors: who of them sent it (RFC 6409 §8.1) */
-		if (authors > 1)
+		if (authors > 1 && s->terms->need_auth)
 			snprintf(ret->sender, sizeof ret->sender, "%.*s", STR_ARG(mail_from.n && mail_from.n < sizeof ret->sender ? mail_from : str_from(first)));
 		return SUBMISSION_OK;
 	}

@@ -1,5 +1,6 @@
 /* What a submission server does with the header of a message (RFC 6409): whose addresses stand in it, and what is missing. A message from
- * a user who signed in; nobody else's is touched. */
+ * a user who signed in; nobody else's is touched. On a listener that is not for submission (AUTH on port 25) nothing is completed, and a
+ * From may lack: what other servers hand in is not ours to mend; but whose addresses may stand there is the same. */
 #ifndef INGRESS_SUBMISSION_H
 #define INGRESS_SUBMISSION_H
 

@@ -2,6 +2,8 @@
  * client's: its address for limits, relay control and trace, its name, its login. */
 #include "ingress_internal.h"
 
+#include "proto/wire/signin.h"
+
 #include <stdlib.h>
 
 /* Whose address counts now; the places of both are moved. False: the new one has no place. */
@@ -36,9 +38,15 @@ static void put(struct buf *out, enum smtp_xclient_state is, struct str value)
 void xclient_take(struct session *s, const struct smtp_xclient *x)
 {
 	struct smtp_reply bad = { 501, "5.5.4", "Bad address" }, full = { 421, "4.7.0", "Too many connections of that client" };
+	struct smtp_reply bad_login = { 501, "5.5.4", "Bad login name" };
 	struct net_addr peer = s->peer, proxy = s->peer;
 	if (x->addr_is == SMTP_XCLIENT_GIVEN && net_addr_parse(&peer, x->addr, 0)) {
 		smtp_server_reject(s->engine, &bad);
+		return;
+	}
+	if (x->login_is == SMTP_XCLIENT_GIVEN && x->login.n >= sizeof WIRE_SIGNIN_NAME_RESERVED - 1 &&
+	    str_ieq(str_n(x->login.p, sizeof WIRE_SIGNIN_NAME_RESERVED - 1), STR(WIRE_SIGNIN_NAME_RESERVED))) {
+		smtp_server_reject(s->engine, &bad_login); /* nobody who signs in is called so */
 		return;
 	}
 	if (x->addr_is == SMTP_XCLIENT_UNAVAILABLE || x->addr_is == SMTP_XCLIENT_TEMPUNAVAIL)

@@ -53,9 +53,21 @@ int net_addr_parse(struct net_addr *ret, struct str text, uint16_t port)
 	return 0;
 }
 
+void net_addr_user(struct net_addr *a, int fd)
+{
+	struct ucred who;
+	socklen_t n = sizeof who;
+	if (a->family != AF_UNIX || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &n) || n != sizeof who || who.uid == (uid_t)-1)
+		return;
+	a->uid_known = true;
+	a->uid = who.uid;
+}
+
 uint64_t net_addr_key(const struct net_addr *a)
 {
 	uint64_t k = 0;
+	if (a->family == AF_UNIX && a->uid_known)
+		return UINT64_C(0xfffd) << 32 | (uint32_t)a->uid;
 	if (!net_addr_is_ip(a)) /* all of them one client: nothing tells them apart */
 		return UINT64_C(0xfffe) << 32 | (unsigned)a->family;
 	/* IPv4 gets a prefix that no IPv6 network has (::/16 is not routed) */

@@ -10,10 +10,13 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
+#include <sys/types.h>
 
 struct net_addr {
 	int family;              /* AF_INET or AF_INET6; AF_UNIX (text is "unix"); AF_UNSPEC: not known (text is "unknown") */
 	uint16_t port;           /* host order */
+	bool uid_known;          /* AF_UNIX: the kernel has told whose the other end is */
+	uid_t uid;
 	unsigned char ip[16];    /* network order; IPv4 in the first four */
 	char text[INET6_ADDRSTRLEN];
 };
@@ -29,8 +32,11 @@ static inline bool net_addr_is_ip(const struct net_addr *a)
 {
 	return a->family == AF_INET || a->family == AF_INET6;
 }
-/* One number per client: the IPv4 address, or the /64 of an IPv6 address (a host has as many addresses in its
- * /64 as it likes). Different clients have different keys. */
+/* An AF_UNIX address is given the user at the other end of fd (SO_PEERCRED), when the kernel knows it. */
+void net_addr_user(struct net_addr *a, int fd);
+/* One number per client: the IPv4 address, the /64 of an IPv6 address (a host has as many addresses in its
+ * /64 as it likes), or the user behind a unix socket. Different clients have different keys; unix sockets whose user is not
+ * known are one. */
 uint64_t net_addr_key(const struct net_addr *a);
 /* The text under which mail of this client is booked (column workqueue.sender_key): "192.0.2.1", or the /64 of
  * an IPv6 address, "2001:db8::/64". out holds NET_SENDER_KEY_SIZE octets. */

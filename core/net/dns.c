@@ -151,6 +151,7 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 		void *fn_arg = ask->arg;
 		d->now = ask->how;
 		d->stats.answers[dns_stats_type(ask->type)][a->status]++;
+		d->stats.authenticated += a->authenticated;
 		forget(ask);
 		fn(fn_arg, a);
 		dns_answer_unref(a);

@@ -66,7 +66,8 @@ struct net_dns_server {
 	struct sockaddr_storage ss;
 	socklen_t n;
 	bool loopback;
-	char text[NET_DNS_SERVER_TEXT]; /* "127.0.0.1:53", "[::1]:53" */
+	bool local;                     /* a socket of ours (AF_UNIX): the resolving child, see recursor/recursor.h */
+	char text[NET_DNS_SERVER_TEXT]; /* "127.0.0.1:53", "[::1]:53", "libunbound" */
 };
 
 struct net_dns_settings {
@@ -84,8 +85,8 @@ struct net_dns_settings {
 	size_t cache_octets, cache_entries;
 	uint32_t max_ttl, max_negative_ttl;
 };
-/* Where settings are read from: [pepsi-dns] of a configuration, which this folder cannot see. text: the value or NULL; number:
- * as config_int(), durations in the unit of the option's table (DNS options are in microseconds). */
+/* Where settings are read from: [pepsi-dns] of a configuration, which this folder cannot see. text: the value or NULL, and as "SOCKET" the
+ * path of the resolving child's socket, which BACKEND = libunbound asks instead of servers; number: as config_int(), durations in the unit of the option's table (DNS options are in microseconds). */
 struct net_dns_source {
 	const char *(*text)(const void *arg, const char *option);
 	int64_t (*number)(const void *arg, const char *option);

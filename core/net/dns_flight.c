@@ -69,7 +69,9 @@ static void timed_out(evutil_socket_t fd, short what, void *arg)
 /* The attempt's clock; what is left of the question's time bounds it. */
 static int set_timer(struct flight *f, int64_t now)
 {
-	int64_t us = f->deadline_us - now < f->d->s.timeout_us ? f->deadline_us - now : f->d->s.timeout_us;
+	/* the child goes on asking others for as long as the question lasts: nobody else would know sooner */
+	bool whole = f->d->server[f->server].at.local || f->deadline_us - now < f->d->s.timeout_us;
+	int64_t us = whole ? f->deadline_us - now : f->d->s.timeout_us;
 	if (us < 1000)
 		us = 1000;
 	struct timeval tv = { .tv_sec = us / US_PER_S, .tv_usec = us % US_PER_S };

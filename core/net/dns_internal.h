@@ -109,7 +109,7 @@ struct net_dns_group {
 
 struct dns_stats {
 	uint64_t answers[16][4]; /* by type (dns_stats_type) and status */
-	uint64_t hits, misses, coalesced, waited, tcp, forged, budget, deadline, full, edns_off;
+	uint64_t hits, misses, coalesced, waited, authenticated, tcp, forged, budget, deadline, full, edns_off;
 	uint64_t latency[DNS_LATENCY_BUCKETS + 1];
 	uint64_t latency_us, flights;
 };

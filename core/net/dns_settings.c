@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 enum {
@@ -145,6 +146,21 @@ static int read_servers(struct net_dns_settings *s, const char *servers, char *e
 	return 0;
 }
 
+/* The resolving child is the one server there is: it forwards to the others, if there are any. */
+static int read_child(struct net_dns_settings *s, const char *path, char *err, size_t err_size)
+{
+	struct sockaddr_un sun = { .sun_family = AF_UNIX };
+	struct net_dns_server child = { .n = sizeof sun, .loopback = true, .local = true, .text = "libunbound" };
+	if (!path || strlen(path) >= sizeof sun.sun_path) {
+		snprintf(err, err_size, "BACKEND = libunbound: the state folder's name is too long for a socket");
+		return -1;
+	}
+	memcpy(sun.sun_path, path, strlen(path));
+	memcpy(&child.ss, &sun, sizeof sun);
+	s->server[s->n_servers++] = child;
+	return 0;
+}
+
 int net_dns_settings_read(struct net_dns_settings *ret, const struct net_dns_source *src, char *err, size_t err_size)
 {
 	struct timespec when;
@@ -156,8 +172,11 @@ int net_dns_settings_read(struct net_dns_settings *ret, const struct net_dns_sou
 		.cache_octets = (size_t)src->number(src->arg, "CACHE_SIZE"), .cache_entries = (size_t)src->number(src->arg, "CACHE_ENTRIES"),
 		.max_ttl = (uint32_t)(src->number(src->arg, "MAX_TTL") / US_PER_S),
 		.max_negative_ttl = (uint32_t)(src->number(src->arg, "MAX_NEGATIVE_TTL") / US_PER_S) };
-	const char *servers = src->text(src->arg, "SERVERS"), *file = src->text(src->arg, "RESOLV_CONF");
-	if (servers && read_servers(&s, servers, err, err_size))
+	const char *servers = src->text(src->arg, "SERVERS"), *file = src->text(src->arg, "RESOLV_CONF"), *backend = src->text(src->arg, "BACKEND");
+	bool child = backend && strcmp(backend, "libunbound") == 0;
+	if (child && read_child(&s, src->text(src->arg, "SOCKET"), err, err_size))
+		return -1;
+	if (servers && !child && read_servers(&s, servers, err, err_size))
 		return -1;
 	if (!s.n_servers) {
 		int n = snprintf(s.resolv_conf, sizeof s.resolv_conf, "%s", file ? file : "/etc/resolv.conf");

@@ -52,6 +52,7 @@ void net_dns_metrics(const struct net_dns *d, struct buf *out)
 			if (s->answers[t][r])
 				buf_addf(out, "pepsi_dns_answers_total{type=\"%s\",result=\"%s\"} %llu\n", type_names[t],
 				    dns_status_name((enum dns_status)r), (unsigned long long)s->answers[t][r]);
+	counter(out, "authenticated_total", "Answers given that were validated (AD)", s->authenticated);
 	counter(out, "cache_hits_total", "Questions answered from the cache", s->hits);
 	counter(out, "cache_misses_total", "Questions that were not in the cache", s->misses);
 	counter(out, "cache_evicted_total", "Entries of the cache that had to go before their time", dns_cache_evicted(d->cache));
@@ -79,7 +80,7 @@ void net_dns_metrics(const struct net_dns *d, struct buf *out)
 void net_dns_status(const struct net_dns *d, struct buf *out)
 {
 	buf_addf(out, "{\"source\":\"%s\",\"in_flight\":%u,\"cache_entries\":%zu,\"cache_bytes\":%zu,\"hits\":%llu,\"misses\":%llu,\"servers\":[",
-	    d->s.resolv_conf[0] ? "resolv.conf" : "SERVERS", d->in_flight, dns_cache_entries(d->cache), dns_cache_octets(d->cache),
+	    d->s.resolv_conf[0] ? "resolv.conf" : d->n_servers && d->server[0].at.local ? "libunbound" : "SERVERS", d->in_flight, dns_cache_entries(d->cache), dns_cache_octets(d->cache),
 	    (unsigned long long)d->stats.hits, (unsigned long long)d->stats.misses);
 	for (unsigned i = 0; i < d->n_servers; i++) {
 		const struct server *s = &d->server[i];

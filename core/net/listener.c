@@ -62,6 +62,7 @@ static void on_ready(evutil_socket_t fd, short what, void *arg)
 			break;
 		}
 		net_addr_from(&peer, (struct sockaddr *)&ss, n);
+		net_addr_user(&peer, c);
 		l->fn(l->arg, c, &peer);
 		if (gone)
 			return;

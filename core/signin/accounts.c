@@ -5,6 +5,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "proto/smtp/address.h"
+#include "config/overlay.h"
+#include "store/overlay.h"
 #include "store/recipient.h"
 
 #include <ctype.h>
@@ -364,12 +366,73 @@ static void handle_recipient(struct peer *p, const struct wire_account_request *
 	(r->op == WIRE_RECIPIENT_ADD ? store_recipient_add : store_recipient_remove)(p->a->s->db, str_from(p->name), on_recipient_written, p);
 }
 
+/* ---- what is laid over the configuration */
+
+static void on_override_row(void *arg, struct str section, struct str option, struct str value)
+{
+	struct peer *p = arg;
+	struct wire_overlay_row r = { section, option, value };
+	if (p->rows.n > WIRE_ACCOUNT_ROWS_ENOUGH || p->more)
+		p->more = true;
+	else if (wire_overlay_row_put(&p->rows, &r)) /* longer than anything that came through here */
+		log_warn(NULL, "event=overlay-row section=%s option=%s reason=\"too long to be shown\"", log_q(section), log_q(option));
+}
+
+static void on_overrides(void *arg, enum store_rc rc, unsigned n, const char *err)
+{
+	on_listed(arg, rc, n == STORE_OVERLAY_PAGE ? STORE_ACCOUNT_PAGE : 0, err);
+}
+
+static void on_override_written(void *arg, enum store_rc rc, unsigned n, const char *err)
+{
+	struct peer *p = arg;
+	bool set = p->op == WIRE_OVERLAY_SET;
+	if (rc != STORE_OK) {
+		database_says_no(p, rc, err);
+	} else if (!n) {
+		refuse(p, "%s is not set there", p->name);
+	} else {
+		log_info(NULL, "event=overlay-%s option=%s value=%s uid=%u pid=%d", set ? "set" : "unset", log_qz(p->name),
+		    set ? log_q(buf_str(&p->kept)) : "-", (unsigned)p->who.uid, (int)p->who.pid);
+		done_ok(p);
+	}
+}
+
+/* The tool has asked the module; here is what can be known without loading foreign code. The worker asks again. */
+static void handle_overlay(struct peer *p, const struct wire_account_request *r)
+{
+	struct store_conn *db = p->a->s->db;
+	char section[WIRE_OVERLAY_NAME_MAX + 1], option[WIRE_OVERLAY_NAME_MAX + 1], *value = str_dupz(r->value);
+	struct buf why = BUF_INIT(2048);
+	snprintf(section, sizeof section, "%.*s", STR_ARG(r->section));
+	snprintf(option, sizeof option, "%.*s", STR_ARG(r->option));
+	snprintf(p->name, sizeof p->name, "[%.120s] %.120s", section, option);
+	buf_free(&p->kept);
+	p->kept = BUF_INIT(WIRE_OVERLAY_VALUE_MAX);
+	if (r->op == WIRE_OVERLAY_LIST)
+		store_overlay_list(db, r->section, r->option, on_override_row, on_overrides, p);
+	else if (r->op == WIRE_OVERLAY_UNSET)
+		store_overlay_unset(db, r->section, r->option, on_override_written, p);
+	else if (!value || strlen(value) != r->value.n || buf_addz(&p->kept, value))
+		refuse(p, "out of memory, or a value with NUL in it");
+	else if (config_overlay_check(p->a->s->config, NULL, section, option, value, NULL, &why))
+		refuse(p, "%s: %s", p->name, buf_z(&why));
+	else
+		store_overlay_set(db, r->section, r->option, r->value, on_override_written, p);
+	buf_free(&why);
+	free(value);
+}
+
 static void handle(struct peer *p, const struct wire_account_request *r)
 {
 	p->op = r->op;
 	p->more = false;
 	buf_free(&p->rows);
 	p->rows = BUF_INIT(WIRE_ACCOUNT_ROWS_MAX);
+	if (r->op >= WIRE_OVERLAY_SET) {
+		handle_overlay(p, r);
+		return;
+	}
 	if (r->op >= WIRE_RECIPIENT_ADD) {
 		handle_recipient(p, r);
 		return;
@@ -377,7 +440,7 @@ static void handle(struct peer *p, const struct wire_account_request *r)
 	p->name[0] = 0;
 	if ((r->name.n || r->op != WIRE_ACCOUNT_LIST) && wire_signin_name(r->name, p->name) < 0) {
 		refuse(p, "\"%.*s\" cannot be an account's name: wanted are 1 to %d octets of UTF-8 without blanks, quotation marks, "
-		    "backslashes and control characters", STR_ARG(r->name), WIRE_SIGNIN_NAME_MAX);
+		    "backslashes and control characters, and \"" WIRE_SIGNIN_NAME_RESERVED "\" at the front is kept for users of this machine", STR_ARG(r->name), WIRE_SIGNIN_NAME_MAX);
 		return;
 	}
 	switch (r->op) {
@@ -397,6 +460,9 @@ static void handle(struct peer *p, const struct wire_account_request *r)
 	case WIRE_RECIPIENT_ADD:
 	case WIRE_RECIPIENT_REMOVE:
 	case WIRE_RECIPIENT_LIST:
+	case WIRE_OVERLAY_SET:
+	case WIRE_OVERLAY_UNSET:
+	case WIRE_OVERLAY_LIST:
 		break; /* above */
 	}
 }

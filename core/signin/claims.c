@@ -80,10 +80,13 @@ const char *jwt_claims(struct json_object *c, const struct jwt_policy *p, bool e
 	while (str_word(&words, " \t", &w))
 		if (!holds(c, "scope", w, true) && !holds(c, "scp", w, true))
 			return "the token lacks a scope";
-	/* an address that its owner has never confirmed is anybody's */
-	if (str_eq(p->name_claim, STR("email")) && json_object_object_get_ex(c, "email_verified", &verified) &&
-	    !(json_object_is_type(verified, json_type_boolean) && json_object_get_boolean(verified)))
-		return "the token's e-mail address is not verified";
+	/* an address that its owner has never confirmed is anybody's; and who says nothing has not said that it was */
+	if (str_eq(p->name_claim, STR("email"))) {
+		bool said = json_object_object_get_ex(c, "email_verified", &verified);
+		if (said ? !json_object_is_type(verified, json_type_boolean) || !json_object_get_boolean(verified) : !p->unstated)
+			return said ? "the token's e-mail address is not verified" :
+			              "the token does not say that its e-mail address is verified (OAUTH_EMAIL_UNSTATED)";
+	}
 	char claim[64];
 	if (p->name_claim.n >= sizeof claim)
 		return "the claim's name is too long";

@@ -103,7 +103,7 @@ static void verify(const struct job_msg *in, struct job_msg *out, struct buf *te
 
 static void jwt(const struct job_msg *in, struct job_msg *out, struct buf *text)
 {
-	struct jwt_policy p = { .issuer = in->f[2], .audiences = in->f[3], .scope = in->f[4], .name_claim = in->f[5],
+	struct jwt_policy p = { .issuer = in->f[2], .audiences = in->f[3], .scope = in->f[4], .name_claim = in->f[5], .unstated = in->number == 1,
 		.algorithms = in->f[6], .now = time(NULL) };
 	struct jwt_result r = { .name = BUF_INIT(1024) };
 	const char *bad = jwt_verify(in->f[0], in->f[1], &p, &r);

@@ -17,7 +17,8 @@ enum job_kind {
 	JOB_HASH = 1,   /* password → JOB_YES, PHC string, SCRAM verifier */
 	JOB_VERIFY,     /* PHC string, password → JOB_YES or JOB_NO */
 	JOB_PAM,        /* service, name, password, client address → JOB_YES with name, JOB_NO, JOB_DISABLED, JOB_AWAY */
-	JOB_JWT,        /* token, key set (JSON), issuer, audiences, scope, name claim, algorithms → JOB_YES with name; number: expires at */
+	JOB_JWT,        /* token, key set (JSON), issuer, audiences, scope, name claim, algorithms; number: 1: jwt_policy.unstated →
+	                   JOB_YES with name; number: expires at */
 	JOB_INTROSPECT, /* URL, client id, client secret, CA file, token, issuer, audiences, scope, name claim → the same */
 	JOB_FETCH,      /* URL, CA file → JOB_YES with the body, JOB_AWAY */
 	JOB_SYSTEM,     /* name → JOB_YES, JOB_NO: is it an account of this machine? JOB_AWAY */

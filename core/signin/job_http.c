@@ -137,7 +137,8 @@ static void form_value(struct buf *out, struct str s)
 
 void job_introspect(const struct job_msg *in, struct job_msg *out, struct buf *text)
 {
-	struct jwt_policy p = { .issuer = in->f[5], .audiences = in->f[6], .scope = in->f[7], .name_claim = in->f[8], .now = time(NULL) };
+	struct jwt_policy p = { .issuer = in->f[5], .audiences = in->f[6], .scope = in->f[7], .name_claim = in->f[8],
+		.unstated = in->number == 1, .now = time(NULL) };
 	struct jwt_result r = { .name = BUF_INIT(1024) };
 	struct buf form = BUF_INIT(4 * JWT_TOKEN_MAX), body = BUF_INIT(JWT_KEYS_MAX);
 	char *url = str_dupz(in->f[0]), *id = str_dupz(in->f[1]), *secret = str_dupz(in->f[2]), *ca = str_dupz(in->f[3]);

@@ -20,6 +20,7 @@ struct jwt_policy {
 	struct str audiences;   /* blank-separated; aud must hold one; empty: not looked at */
 	struct str scope;       /* blank-separated; scope (or scp) must hold all of them; empty: not looked at */
 	struct str name_claim;  /* "email", "sub", "preferred_username", …: the account */
+	bool unstated;          /* an e-mail address of which nobody says whether it is verified is taken (of one server whose word is good) */
 	struct str algorithms;  /* blank-separated, of RS256, ES256, EdDSA */
 	int64_t now;            /* Unix seconds */
 };

@@ -22,6 +22,7 @@ struct oauth {
 	struct signin *s;
 	char *url, *ca, *id, *secret, *keys_from; /* url: introspection; keys_from: a file or URL */
 	struct str issuer, audiences, scope, name_claim, algorithms;
+	bool unstated;
 	struct buf keys;
 	bool fetching, said;
 	int64_t next, fetched;  /* monotonic */
@@ -113,6 +114,7 @@ struct oauth *oauth_new(struct signin *s)
 	o->audiences = str_from(config_str(s->config, "pepsi-signin", "OAUTH_AUDIENCE"));
 	o->scope = str_from(config_str(s->config, "pepsi-signin", "OAUTH_SCOPE"));
 	o->name_claim = str_from(config_str(s->config, "pepsi-signin", "OAUTH_NAME_CLAIM"));
+	o->unstated = config_int(s->config, "pepsi-signin", "OAUTH_EMAIL_UNSTATED");
 	o->algorithms = str_from(config_str(s->config, "pepsi-signin", "OAUTH_ALGORITHMS"));
 	if (!o->url || !o->id || !o->secret || !o->keys_from || !o->ca) {
 		oauth_free(o);
@@ -203,6 +205,7 @@ void oauth_check(struct oauth *o, struct exchange *x)
 	else
 		m = (struct job_msg){ .what = JOB_INTROSPECT, .n = 9, .f = { str_from(o->url), str_from(o->id), str_from(o->secret),
 			str_from(o->ca), token, o->issuer, o->audiences, o->scope, o->name_claim } };
+	m.number = o->unstated;
 	x->keeper = x->s->hash;
 	if (!(x->ticket = keeper_run(x->keeper, &m, on_checked, x)))
 		exchange_verdict(x, VERDICT_BUSY, true, STR_NULL, "too many checks are waiting");

@@ -149,6 +149,15 @@ const struct stmt stmts[STMT_N] = {
 	    " RETURNING 1" },
 	[STMT_RECIPIENT_REMOVE] = { "recipient_remove", "DELETE FROM pepsi.recipient WHERE address = $1::text RETURNING 1" },
 	[STMT_RECIPIENT_LIST] = { "recipient_list", "SELECT address FROM pepsi.recipient WHERE address > $1::text ORDER BY address LIMIT $2::integer" },
+	[STMT_OVERLAY_SET] = { "overlay_set", "INSERT INTO pepsi.config_override (scope, section, option, value)"
+	    " VALUES ('global', $1::text, $2::text, $3::text) ON CONFLICT (scope, section, option) DO UPDATE SET value = EXCLUDED.value,"
+	    " updated_at = now() RETURNING 1" },
+	[STMT_OVERLAY_UNSET] = { "overlay_unset", "DELETE FROM pepsi.config_override WHERE scope = 'global' AND lower(section) = lower($1::text)"
+	    " AND lower(option) = lower($2::text) RETURNING 1" },
+	[STMT_OVERLAY_LIST] = { "overlay_list", "SELECT section, option, value FROM pepsi.config_override WHERE scope = 'global'"
+	    " AND (section, option) > ($1::text, $2::text) ORDER BY section, option LIMIT $3::integer" },
+	[STMT_OVERLAY_LOAD] = { "overlay_load", "SELECT section, option, value FROM pepsi.config_override WHERE scope = 'global'"
+	    " AND lower(section) LIKE 'stage-%' ORDER BY section, option LIMIT $1::integer" },
 	[STMT_GREYLIST_ASK] = { "greylist_ask", "SELECT w FROM unnest(pepsi.greylist_ask($1::bytea[], $2::bytea[], $3::integer, $4::integer,"
 	    " $5::integer, $6::integer)) WITH ORDINALITY u(w, o) ORDER BY o" },
 	[STMT_GREYLIST_SWEEP] = { "greylist_sweep", "SELECT pepsi.greylist_sweep($1::integer)::bigint" },

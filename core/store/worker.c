@@ -194,7 +194,7 @@ static int send_all(struct store_worker *w, const struct stmt_list *l, unsigned 
 			return -1;
 		if (l->v[i].id >= STMT_LOAD_METADATA && l->v[i].id <= STMT_LOAD_FULL)
 			w->counts.selects++;
-		else
+		else if (l->v[i].id != STMT_OVERLAY_LOAD)
 			w->counts.writes++;
 	}
 	w->counts.trips++;

@@ -38,6 +38,30 @@ void fuse_log_fault(void *arg, const char *option, const char *text)
 	    v ? log_qz(v->file) : "-", v ? v->line : 0, log_qz(text));
 }
 
+static void log_refused(void *arg, const struct config_overlay_row *r, const char *why)
+{
+	const struct pepsi_option *o = arg;
+	bool secret = false;
+	for (; o->name && !secret; o++) /* somebody put one there by hand */
+		secret = o->type == PEPSI_OPT_SECRET && schema_covers(o, r->option);
+	log_warn(NULL, "event=overlay-fault section=%s option=%s value=%s reason=%s hint=\"the value of the file stands\"", log_qz(r->section),
+	    log_qz(r->option), secret ? "-" : log_qz(r->value), log_qz(why));
+}
+
+void fuse_overlay(struct config *c, const struct config_overlay *o, const char *section, const struct worker_module *mod)
+{
+	struct module_info m = { .options = (struct pepsi_option *)(uintptr_t)mod->options, .n_options = mod->n_options };
+	struct pepsi_option *ended = o && o->n ? calloc(m.n_options + 1, sizeof *ended) : NULL;
+	if (!ended)
+		return;
+	if (m.n_options)
+		memcpy(ended, m.options, m.n_options * sizeof *ended);
+	size_t n = config_overlay_lay(c, o, &m, section, log_refused, ended);
+	if (n)
+		log_info(NULL, "event=overlay section=%s options=%zu", section, n);
+	free(ended);
+}
+
 void fuse_env(struct worker_env *env, const struct config *c, const struct worker_module *mod, const struct pepsi_conf *conf)
 {
 	*env = (struct worker_env){ .mod = mod, .conf = conf, .stage = conf->stage,
@@ -79,6 +103,7 @@ static bool load(struct fuse *f, struct follower *w)
 	struct fuse_fault_ctx ctx = { f->s.c, section };
 	bool ok = false, begun = path && !module_load(&w->mod, path, &why);
 	if (begun) {
+		fuse_overlay(f->s.c, f->s.overlay, section, &w->mod);
 		/* what its own worker would complain about, it complains about: the row goes there */
 		ok = conf_init(&w->conf, f->s.c, w->stage, &w->mod, fuse_log_fault, &ctx) == 0;
 		if (w->mod.stage.caps & PEPSI_CAP_HELPER && !(f->own->mod->stage.caps & PEPSI_CAP_HELPER))

@@ -15,6 +15,7 @@
 #ifndef PEPSI_WORKER_FUSE_H
 #define PEPSI_WORKER_FUSE_H
 
+#include "config/overlay.h"
 #include "pass.h"
 
 enum {
@@ -24,13 +25,14 @@ enum {
 };
 
 struct fuse_setup {
-	const struct config *c;
+	struct config *c;
 	struct pg_conn *(*database)(void *arg); /* for modules with PEPSI_CAP_DB */
 	void *database_arg;
 	const volatile int *stop;               /* set: go on with nothing */
 	/* Called before a hop begins; false: the chain ends here. */
 	bool (*before)(void *arg, const struct worker_env *hop);
 	void *before_arg;
+	const struct config_overlay *overlay;   /* laid over the section of a stage when its module is known; or NULL */
 };
 
 struct fuse;
@@ -51,5 +53,7 @@ struct fuse_fault_ctx {
 	const char *section;
 };
 void fuse_log_fault(void *arg, const char *option, const char *text);
+/* Lays the overlay over the section of a stage; what is refused is logged and left out. o: or NULL. */
+void fuse_overlay(struct config *c, const struct config_overlay *o, const char *section, const struct worker_module *mod);
 
 #endif

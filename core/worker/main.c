@@ -7,17 +7,20 @@
 #include "fuse.h"
 #include "page.h"
 #include "run.h"
+#include "base/clock.h"
 #include "store/cluster.h"
+#include "store/overlay.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { EXIT_ORDERLY = 0, EXIT_ERROR = 1, EXIT_CANNOT_START = 3, NOFILE = 1024, PATIENCE_S = 10 };
+enum { EXIT_ORDERLY = 0, EXIT_ERROR = 1, EXIT_CANNOT_START = 3, NOFILE = 1024, PATIENCE_S = 10, OVERLAY_RETRY_MS = 200 };
 
 static volatile int stop_flag;
 static int stop_pipe[2] = { -1, -1 };
@@ -138,21 +141,37 @@ static struct pg_conn *module_db(void *arg)
 	return store_worker_module_db(arg);
 }
 
-static int run_stage(const struct config *c, const char *stage, int channel, int out, const struct worker_module *mod,
-    struct pepsi_conf *conf)
+static void add_override(void *arg, struct str section, struct str option, struct str value)
 {
-	char err[256] = "";
-	bool durable = config_int(c, "pepsi-postgres", "DURABLE_COMPLETION");
+	if (config_overlay_add(arg, section, option, value))
+		log_warn(NULL, "event=overlay-fault section=%s option=%s reason=\"out of memory\"", log_q(section), log_q(option));
+}
+
+/* What the database has for stages. A worker without it would do what nobody wants any more: it waits a little for the database, and
+ * does not begin without. */
+static int read_overlay(struct store_worker *sw, struct config_overlay *ret, char *err, size_t err_size)
+{
+	int64_t until = clock_mono_us() + PATIENCE_S * US_PER_S;
+	enum store_rc rc;
+	while ((rc = store_worker_overlay(sw, CONFIG_OVERLAY_ROWS_MAX, add_override, ret, err, err_size)) == STORE_AWAY && !stop_flag &&
+	       clock_mono_us() < until) {
+		config_overlay_free(ret);
+		poll(NULL, 0, OVERLAY_RETRY_MS);
+	}
+	return rc == STORE_OK ? 0 : -1;
+}
+
+static int run_stage(struct config *c, const char *stage, int channel, int out, const struct worker_module *mod,
+    struct pepsi_conf *conf, struct store_worker *sw, const struct config_overlay *overlay)
+{
 	struct worker_env env;
 	uint32_t runs = 0;
 	fuse_env(&env, c, mod, conf);
 	env.runs = &runs;
 	struct run *r = calloc(1, sizeof *r);
 	int ret = EXIT_CANNOT_START;
-	struct store_worker *sw = store_for(c, stage, durable, err, sizeof err);
-	if (!sw || !r || input_init(&r->in, channel < 0 ? STDIN_FILENO : channel, channel < 0)) {
-		log_error(NULL, "event=cannot-start stage=%s error=%s", stage, log_qz(err[0] ? err : "out of memory"));
-		store_worker_free(sw);
+	if (!r || input_init(&r->in, channel < 0 ? STDIN_FILENO : channel, channel < 0)) {
+		log_error(NULL, "event=cannot-start stage=%s error=\"out of memory\"", stage);
 		free(r);
 		return EXIT_CANNOT_START;
 	}
@@ -167,7 +186,7 @@ static int run_stage(const struct config *c, const char *stage, int channel, int
 	r->stop = &stop_flag;
 	r->stop_fd = stop_pipe[0];
 	r->patience_s = PATIENCE_S;
-	r->fuse = fuse_new(&env, &(struct fuse_setup){ c, module_db, sw, &stop_flag, run_before_hop, r });
+	r->fuse = fuse_new(&env, &(struct fuse_setup){ c, module_db, sw, &stop_flag, run_before_hop, r, overlay });
 	int page_fd = page_open(r->by_hand);
 
 	/* by hand it runs under whoever typed the command, with what privileges they have */
@@ -189,14 +208,13 @@ static int run_stage(const struct config *c, const char *stage, int channel, int
 	fuse_free(r->fuse);
 	run_done(r);
 	free(r);
-	store_worker_free(sw);
 	return ret;
 }
 
 /* The same module, before its messages are accepted: no rows, no commits. The database is there for the module alone. */
-static int run_before(const struct config *c, const char *stage, int channel, const struct worker_module *mod, struct pepsi_conf *conf)
+static int run_before(const struct config *c, const char *stage, int channel, const struct worker_module *mod, struct pepsi_conf *conf,
+    struct store_worker *sw)
 {
-	char err[256] = "";
 	struct worker_env env;
 	if (mod->stage.caps & (PEPSI_CAP_DELIVER | PEPSI_CAP_BOUNCE)) { /* the check of the configuration says so, too */
 		log_error(NULL, "event=cannot-start stage=%s program=%s error=\"it delivers or bounces: no stage for BEFORE_ACCEPT\"", stage,
@@ -206,12 +224,7 @@ static int run_before(const struct config *c, const char *stage, int channel, co
 	fuse_env(&env, c, mod, conf);
 	env.next = env.next ? env.next : BEFORE_FIRST_STAGE;
 	env.bounce = env.bounce ? env.bounce : BEFORE_BOUNCE_STAGE;
-	struct store_worker *sw = NULL;
-	if (mod->stage.caps & PEPSI_CAP_DB && !(sw = store_for(c, stage, false, err, sizeof err))) {
-		log_error(NULL, "event=cannot-start stage=%s error=%s", stage, log_qz(err));
-		return EXIT_CANNOT_START;
-	}
-	conf->database = sw ? module_db : NULL;
+	conf->database = mod->stage.caps & PEPSI_CAP_DB ? module_db : NULL;
 	conf->database_arg = sw;
 	struct before b = { .env = &env, .channel = channel, .stop = &stop_flag, .stop_fd = stop_pipe[0] };
 	int ret = EXIT_CANNOT_START;
@@ -226,15 +239,41 @@ static int run_before(const struct config *c, const char *stage, int channel, co
 		if (mod->stage.close)
 			mod->stage.close(env.state);
 	}
-	store_worker_free(sw);
 	return ret;
 }
 
-static int start(const struct config *c, const char *stage, int channel, bool before)
+/* The module is loaded: its section is read, from the files and the database. */
+static int configured(struct config *c, const char *stage, const char *section, int channel, int out, const struct worker_module *mod,
+    bool before)
+{
+	struct config_overlay overlay = { .n = 0 };
+	struct pepsi_conf conf = { .v = NULL };
+	struct fuse_fault_ctx f = { c, section };
+	char err[256] = "";
+	bool durable = !before && config_int(c, "pepsi-postgres", "DURABLE_COMPLETION");
+	struct store_worker *sw = store_for(c, stage, durable, err, sizeof err);
+	int ret = EXIT_CANNOT_START;
+	if (!sw || read_overlay(sw, &overlay, err, sizeof err)) {
+		log_error(NULL, "event=cannot-start stage=%s error=%s", stage, log_qz(err));
+	} else {
+		fuse_overlay(c, &overlay, section, mod);
+		int faults = conf_init(&conf, c, stage, mod, fuse_log_fault, &f);
+		if (faults)
+			log_error(NULL, "event=cannot-start program=%s error=\"%d faults in [%s]\"", mod->stage.name, faults, section);
+		else
+			ret = before ? run_before(c, stage, channel, mod, &conf, sw)
+				     : run_stage(c, stage, channel, out, mod, &conf, sw, &overlay);
+		conf_done(&conf);
+	}
+	store_worker_free(sw);
+	config_overlay_free(&overlay);
+	return ret;
+}
+
+static int start(struct config *c, const char *stage, int channel, bool before)
 {
 	char part[96], section[160];
 	struct worker_module mod = { .dl = NULL };
-	struct pepsi_conf conf = { .v = NULL };
 	struct buf why = BUF_INIT(1024);
 	snprintf(part, sizeof part, "%s %.60s", before ? "before" : "worker", stage);
 	log_setup(log_max(), part);
@@ -259,13 +298,7 @@ static int start(const struct config *c, const char *stage, int channel, bool be
 	} else if (module_load(&mod, path, &why)) {
 		log_error(NULL, "event=cannot-start program=%s file=%s error=%s", program, log_qz(path), log_qz(buf_z(&why)));
 	} else {
-		struct fuse_fault_ctx f = { c, section };
-		int faults = conf_init(&conf, c, stage, &mod, fuse_log_fault, &f);
-		if (faults)
-			log_error(NULL, "event=cannot-start program=%s error=\"%d faults in [%s]\"", program, faults, section);
-		else
-			ret = before ? run_before(c, stage, channel, &mod, &conf) : run_stage(c, stage, channel, out, &mod, &conf);
-		conf_done(&conf);
+		ret = configured(c, stage, section, channel, out, &mod, before);
 		module_done(&mod);
 	}
 	free(path);
@@ -273,12 +306,12 @@ static int start(const struct config *c, const char *stage, int channel, bool be
 	return ret;
 }
 
-int worker_main(const struct config *c, const char *stage, int channel)
+int worker_main(struct config *c, const char *stage, int channel)
 {
 	return start(c, stage, channel, false);
 }
 
-int worker_before_main(const struct config *c, const char *stage, int channel)
+int worker_before_main(struct config *c, const char *stage, int channel)
 {
 	return start(c, stage, channel, true);
 }

@@ -3,16 +3,21 @@
 
 #include "base/clock.h"
 
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 struct source {
 	const struct config *c;
 	char *resolv_conf; /* expanded */
+	char socket[PATH_MAX + 32];
 };
 
 static const char *text(const void *arg, const char *option)
 {
 	const struct source *s = arg;
+	if (strcmp(option, "SOCKET") == 0)
+		return s->socket;
 	return strcmp(option, "RESOLV_CONF") == 0 ? s->resolv_conf : config_str(s->c, "pepsi-dns", option);
 }
 
@@ -24,8 +29,11 @@ static int64_t number(const void *arg, const char *option)
 
 int resolve_settings(const struct config *c, struct net_dns_settings *ret, char *err, size_t err_size)
 {
-	struct source s = { c, config_path(c, "pepsi-dns", "RESOLV_CONF") };
+	struct source s = { .c = c, .resolv_conf = config_path(c, "pepsi-dns", "RESOLV_CONF") };
 	struct net_dns_source src = { text, number, &s };
+	char *state = config_path(c, "pepsi", "STATE_DIR");
+	snprintf(s.socket, sizeof s.socket, "%s/run/dns.sock", state ? state : "");
+	free(state);
 	int rc = net_dns_settings_read(ret, &src, err, err_size);
 	free(s.resolv_conf);
 	return rc;

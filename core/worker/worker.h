@@ -9,11 +9,12 @@
 
 /* Runs the worker of [stage-<stage>] until its channel ends, MAX_MESSAGES is reached (it then stops reading and
  * exits when all are answered) or the database stays away. channel: the SOCK_SEQPACKET socket (proto/wire), or -1: by hand, decimal ids
- * as lines on standard input, status lines on standard output. Credentials are dropped already. Returns the exit
+ * as lines on standard input, status lines on standard output. Credentials are dropped already. What the database has for
+ * stages (pepsi.config_override) is laid over c. Returns the exit
  * status: 0 orderly, 1 error (logged), 3 the module cannot be loaded or opened (the dispatcher knows by the missing WIRE_READY). */
-int worker_main(const struct config *c, const char *stage, int channel);
+int worker_main(struct config *c, const char *stage, int channel);
 /* The same for a worker that judges messages before they are accepted (before.h): parcels on the channel, no rows. */
-int worker_before_main(const struct config *c, const char *stage, int channel);
+int worker_before_main(struct config *c, const char *stage, int channel);
 
 /* The file of PROGRAM along [pepsi] MODULE_PATH: absolute path from malloc, or NULL. */
 char *worker_module_path(const struct config *c, const char *program);

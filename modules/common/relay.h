@@ -10,7 +10,7 @@
 /* The options both modules have, for their tables. */
 #define RELAY_OPTIONS                                                                                                  \
 	{ "HELO", PEPSI_OPT_STRING, 0, NULL, 0, 0, NULL, "our name towards the next hop; default: HOSTNAME of [pepsi]" },   \
-	{ "TLS_VERIFY", PEPSI_OPT_BOOL, 0, "YES", 0, 0, NULL,                                                             \
+	{ "TLS_VERIFY", PEPSI_OPT_BOOL, PEPSI_OPTF_FILE_ONLY, "YES", 0, 0, NULL,                                                             \
 	    "with TLS = require: the certificate must be valid and name HOST" },                                          \
 	{ "TLS_CA_FILE", PEPSI_OPT_PATH, 0, NULL, 0, 0, NULL, "trusted certificates (PEM); default: the system's" },        \
 	{ "CONNECT_TIMEOUT", PEPSI_OPT_DURATION, 0, "30 s", 1, 3600, NULL, "for connecting, the banner, EHLO and TLS, each" }, \

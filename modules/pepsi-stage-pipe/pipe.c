@@ -22,7 +22,7 @@ enum {
 };
 
 static const struct pepsi_option options[] = {
-	{ .name = "COMMAND", .type = PEPSI_OPT_STRING, .flags = PEPSI_OPTF_REQUIRED,
+	{ .name = "COMMAND", .type = PEPSI_OPT_STRING, .flags = PEPSI_OPTF_REQUIRED | PEPSI_OPTF_FILE_ONLY,
 	    .help = "absolute path and fixed arguments, words in double quotes may hold blanks; no shell, no variables" },
 	{ .name = "TIMEOUT", .type = PEPSI_OPT_DURATION, .def = "30 s", .min = 1, .max = 86400,
 	    .help = "then the command is killed and the message tried again later" },

@@ -21,13 +21,13 @@ struct worker {
 };
 
 static const struct pepsi_option options[] = {
-	{ .name = "MAILDIR", .type = PEPSI_OPT_STRING,
+	{ .name = "MAILDIR", .type = PEPSI_OPT_STRING, .flags = PEPSI_OPTF_FILE_ONLY,
 	    .help = "absolute path with ${domain}, ${local} or ${address} (lower case), such as /var/mail/${domain}/${local}" },
 	{ .name = "CREATE", .type = PEPSI_OPT_BOOL, .def = "YES",
 	    .help = "make the folders below the part without variables (0700); NO: a mailbox that does not exist refuses mail" },
 	{ .name = "NEWLINE", .type = PEPSI_OPT_CHOICE, .def = "crlf", .choices = "crlf lf",
 	    .help = "line ends in the files: crlf keeps the message octet for octet as it was sent; lf is what older tools expect" },
-	{ .name = "HOME_MAILDIR", .type = PEPSI_OPT_STRING, .help = "for system users; not available in this version" },
+	{ .name = "HOME_MAILDIR", .type = PEPSI_OPT_STRING, .flags = PEPSI_OPTF_FILE_ONLY, .help = "for system users; not available in this version" },
 	{ .name = "RETRY_MIN", .type = PEPSI_OPT_DURATION, .def = "1 min", .min = 1, .max = 86400,
 	    .help = "wait after the first failure; doubles each time" },
 	{ .name = "RETRY_MAX", .type = PEPSI_OPT_DURATION, .def = "1 h", .min = 1, .max = 604800,

@@ -5,7 +5,7 @@
 static const struct pepsi_option options[] = {
 	{ "HOST", PEPSI_OPT_STRING, PEPSI_OPTF_REQUIRED, NULL, 0, 0, NULL, "the next hop: a name, or an IPv4 or IPv6 address" },
 	{ "PORT", PEPSI_OPT_INT, 0, "25", 1, 65535, NULL, "its port" },
-	{ "TLS", PEPSI_OPT_CHOICE, 0, "may", 0, 0, "none may require dane",
+	{ "TLS", PEPSI_OPT_CHOICE, PEPSI_OPTF_FILE_ONLY, "may", 0, 0, "none may require dane",
 	    "STARTTLS: never, where offered, or always with a checked certificate (dane: not available yet)" },
 	RELAY_OPTIONS,
 };

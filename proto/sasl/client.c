@@ -98,6 +98,7 @@ void sasl_client_free(struct sasl_client *c)
 
 static int failed(struct sasl_client *c, struct str why)
 {
+	c->done = false; /* whatever was proved before: an exchange that went on is none to believe */
 	buf_reset(&c->error);
 	buf_adds(&c->error, why);
 	return -1;
@@ -269,7 +270,6 @@ int sasl_client_step(struct sasl_client *c, struct str challenge, struct buf *ou
 			return scram_final(c, challenge, out);
 		return c->step == 3 ? scram_end(c, challenge) : failed(c, STR("SCRAM: a third challenge"));
 	}
-	c->done = false;
 	failed(c, challenge.n ? challenge : STR("a challenge where none belongs"));
 	if (c->step == 2 && c->conf.mech == SASL_OAUTHBEARER) /* the token was refused: RFC 7628 §3.2.3 */
 		return buf_addc(out, 1);

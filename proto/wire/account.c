@@ -30,7 +30,7 @@ static void walk_request(struct walk *w, struct wire_account_request *r)
 {
 	uint64_t op = r->op;
 	walk_number(w, &op, 1);
-	if (op < WIRE_ACCOUNT_ADD || op > WIRE_RECIPIENT_LIST)
+	if (op < WIRE_ACCOUNT_ADD || op > WIRE_OVERLAY_LIST)
 		w->bad = true;
 	r->op = (enum wire_account_op)op;
 	/* names and passwords as somebody typed them: what is wrong with one is said by whoever looks at it */
@@ -44,6 +44,16 @@ static void walk_request(struct walk *w, struct wire_account_request *r)
 	walk_senders(w, r->senders, &r->n_senders);
 	walk_certificates(w, r->certificates, &r->n_certificates);
 	walk_caps(w, r->caps);
+	walk_text(w, &r->section, WIRE_OVERLAY_NAME_MAX);
+	walk_text(w, &r->option, WIRE_OVERLAY_NAME_MAX);
+	walk_string(w, &r->value, WIRE_OVERLAY_VALUE_MAX);
+}
+
+static void walk_overlay(struct walk *w, struct wire_overlay_row *r)
+{
+	walk_text(w, &r->section, WIRE_OVERLAY_NAME_MAX);
+	walk_text(w, &r->option, WIRE_OVERLAY_NAME_MAX);
+	walk_string(w, &r->value, WIRE_OVERLAY_VALUE_MAX);
 }
 
 static void walk_answer(struct walk *w, struct wire_account_answer *a)
@@ -131,6 +141,26 @@ int wire_account_row_get(struct str *rest, struct wire_account_row *ret)
 		return 0;
 	memset(ret, 0, sizeof *ret);
 	walk_row(&w, ret);
+	if (w.bad)
+		return -1;
+	*rest = w.in;
+	return 1;
+}
+
+int wire_overlay_row_put(struct buf *out, const struct wire_overlay_row *r)
+{
+	struct wire_overlay_row copy = *r;
+	PUT(out, copy, walk_overlay, WIRE_ACCOUNT_ROWS_MAX);
+	return 0;
+}
+
+int wire_overlay_row_get(struct str *rest, struct wire_overlay_row *ret)
+{
+	struct walk w = { .mode = WALK_READ, .in = *rest };
+	if (!rest->n)
+		return 0;
+	memset(ret, 0, sizeof *ret);
+	walk_overlay(&w, ret);
 	if (w.bad)
 		return -1;
 	*rest = w.in;

@@ -10,6 +10,7 @@ enum {
 	WIRE_ACCOUNT_DATAGRAM_MAX = 64 * 1024,
 	WIRE_ACCOUNT_ROWS_MAX = 62 * 1024,   /* octets of the rows of an answer */
 	WIRE_ACCOUNT_ROWS_ENOUGH = 32 * 1024, /* no further row behind so much: the largest row still fits */
+	WIRE_OVERLAY_NAME_MAX = 255, WIRE_OVERLAY_VALUE_MAX = 4096,
 	WIRE_ACCOUNT_SENDER_MAX = 320,
 	WIRE_ACCOUNT_CERTIFICATES_MAX = 16,
 	WIRE_ACCOUNT_CERTIFICATE_MAX = 128, /* as typed: 64 hexadecimal digits, colons between them */
@@ -22,7 +23,9 @@ enum wire_account_caps { WIRE_CAP_MESSAGES_HOUR, WIRE_CAP_MESSAGES_DAY, WIRE_CAP
 
 enum wire_account_op { WIRE_ACCOUNT_ADD = 1, WIRE_ACCOUNT_CHANGE, WIRE_ACCOUNT_REMOVE, WIRE_ACCOUNT_LIST, WIRE_ACCOUNT_SHOW,
 	/* Not accounts, but the table of recipients, which is kept by the same hand: name is an address or @domain, a row has a name alone. */
-	WIRE_RECIPIENT_ADD, WIRE_RECIPIENT_REMOVE, WIRE_RECIPIENT_LIST };
+	WIRE_RECIPIENT_ADD, WIRE_RECIPIENT_REMOVE, WIRE_RECIPIENT_LIST,
+	/* What is laid over the configuration of stages: section, option and value. LIST: those behind (section, option), as overlay rows. */
+	WIRE_OVERLAY_SET, WIRE_OVERLAY_UNSET, WIRE_OVERLAY_LIST };
 
 struct wire_account_request {
 	enum wire_account_op op;
@@ -36,6 +39,7 @@ struct wire_account_request {
 	struct str certificates[WIRE_ACCOUNT_CERTIFICATES_MAX];
 	size_t n_certificates;
 	uint32_t caps[WIRE_CAPS];
+	struct str section, option, value;
 };
 
 struct wire_account_answer {
@@ -56,6 +60,10 @@ struct wire_account_row {
 	uint64_t created_at, changed_at, signed_in_at; /* Unix seconds; 0: never */
 };
 
+struct wire_overlay_row {
+	struct str section, option, value;
+};
+
 /* Each put: appends to an empty buffer (row_put: to any); 0, or -1: a limit is exceeded, or memory. Each get: 0, or -1: malformed. */
 int wire_account_request_put(struct buf *out, const struct wire_account_request *r);
 int wire_account_request_get(struct str datagram, struct wire_account_request *ret);
@@ -64,5 +72,7 @@ int wire_account_answer_get(struct str datagram, struct wire_account_answer *ret
 int wire_account_row_put(struct buf *out, const struct wire_account_row *r);
 /* 1: took one off *rest; 0: there is none; -1: malformed. */
 int wire_account_row_get(struct str *rest, struct wire_account_row *ret);
+int wire_overlay_row_put(struct buf *out, const struct wire_overlay_row *r);
+int wire_overlay_row_get(struct str *rest, struct wire_overlay_row *ret); /* likewise */
 
 #endif

@@ -150,8 +150,10 @@ const char *wire_signin_why_name(enum wire_signin_why why);
 /* Overwrites n octets in a way the compiler may not drop. NULL is accepted. */
 void wire_signin_wipe(void *p, size_t n);
 
+/* How the names of the users of this machine begin, who need no account. The database refuses it, too (mail_account, mail_account_use). */
+#define WIRE_SIGNIN_NAME_RESERVED "uid:"
 /* The one form of an account name: lower case, normalisation form C (the heart of RFC 8265 §3.3, UsernameCaseMapped). 1 to 255
- * octets of UTF-8, no blanks, control, private-use or unassigned characters, no '"' and no backslash.
+ * octets of UTF-8, no blanks, control, private-use or unassigned characters, no '"' and no backslash; and none that begins with "uid:".
  * Every name is put into this form where it enters (account tool, SASL, tokens, certificates) and compared octet by octet after.
  * out has room for WIRE_SIGNIN_NAME_MAX + 1 octets and gets a NUL. Returns its length, or -1: not a name. */
 int wire_signin_name(struct str name, char *out);

@@ -2,6 +2,7 @@
 #include "signin.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unicase.h>
 #include <unictype.h>
 #include <uninorm.h>
@@ -38,6 +39,12 @@ static ptrdiff_t fold(const uint8_t *in, size_t n, char *out)
 	return (ptrdiff_t)got;
 }
 
+/* "uid:1000" is what a user of this machine is called who never signed in (state.origin.account, sender_key). */
+static bool reserved(const char *name)
+{
+	return !strncmp(name, WIRE_SIGNIN_NAME_RESERVED, sizeof WIRE_SIGNIN_NAME_RESERVED - 1);
+}
+
 int wire_signin_name(struct str name, char *out)
 {
 	size_t n = 0;
@@ -53,7 +60,7 @@ int wire_signin_name(struct str name, char *out)
 			out[n] = (char)(c >= 'A' && c <= 'Z' ? c + 32 : c);
 		}
 		out[n] = 0;
-		return (int)n;
+		return reserved(out) ? -1 : (int)n;
 	}
 	ptrdiff_t got = fold((const uint8_t *)name.p, name.n, out);
 	if (got <= 0)
@@ -69,5 +76,5 @@ int wire_signin_name(struct str name, char *out)
 	if (fold((const uint8_t *)out, (size_t)got, again) != got || memcmp(again, out, (size_t)got) != 0)
 		return -1;
 	out[got] = 0;
-	return (int)got;
+	return reserved(out) ? -1 : (int)got;
 }

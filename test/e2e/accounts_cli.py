@@ -43,7 +43,7 @@ def operations(t):
     # names have one form, whatever is typed
     ok(d, "add", "J\u00dcRGEN", "--password-stdin", stdin="p\u00e4ss".encode())
     no(d, 1, "already", "add", "ju\u0308rgen", "--password-stdin", stdin=b"x")
-    for name in ("a b", "a\"b", "a\\b", "a\nb", "a\u202eb", "", "x" * 256):
+    for name in ("a b", "a\"b", "a\\b", "a\nb", "a\u202eb", "", "x" * 256, "uid:1000", "UID:x"):
         no(d, 1, "name", "add", name, "--password-stdin", stdin=b"x\n")
     # passwords
     no(d, 1, "empty", "add", "b", "--password-stdin", stdin=b"\n")

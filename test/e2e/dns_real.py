@@ -145,4 +145,5 @@ def validated(t):
     d.stop()
 
 
-pepsi.main(__file__, [validated])
+if __name__ == "__main__":
+    pepsi.main(__file__, [validated])

@@ -2,6 +2,7 @@
 happens while pepsid is away: sendmail_drop.py."""
 import os
 import re
+import socket
 import subprocess
 
 import pepsi
@@ -147,6 +148,76 @@ def queue_listing(t):
     s.d.stop()
 
 
+class Users:
+    """Connections to the local socket as other users have them: a process for each user, which holds them until close()."""
+
+    def __init__(self, path):
+        self.path, self.children = path, []
+
+    def open(self, uid, n):
+        """The first words of n sessions that uid begins."""
+        ours, theirs = socket.socketpair()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                os.setgroups([])
+                os.setresgid(uid, uid, uid)
+                os.setresuid(uid, uid, uid)
+                held, words = [], []
+                for _ in range(n):
+                    c = socket.socket(socket.AF_UNIX)
+                    c.settimeout(60)
+                    c.connect(self.path)
+                    words.append(c.recv(200)[:3].decode())
+                    held.append(c)
+                theirs.sendall(" ".join(words).encode() + b"\n")
+                theirs.recv(1)
+            finally:
+                os._exit(0)
+        theirs.close()
+        ours.settimeout(120)
+        self.children.append((pid, ours))
+        return ours.makefile("r").readline().split()
+
+    def close(self):
+        for pid, s in self.children:
+            s.sendall(b"x")  # closing it would not do: later children have it, too
+            os.waitpid(pid, 0)
+            s.close()
+        self.children = []
+
+
+def places(t):
+    """No user takes all places of the local socket: each has so many of his own, root as many as there are."""
+    if not pepsi.ROOT:
+        raise pepsi.Skip("needs root")
+    s = Site(t, more="[listener-sendmail]\nMAX_CONNECTIONS = 40\nRESERVED_CONNECTIONS = 10\nMAX_CONNECTIONS_PER_ADDRESS = 12\nMESSAGES_PER_MINUTE = 2\n")
+    users = Users(os.path.join(s.submit, "socket"))
+    try:
+        got = users.open(USER, 30)
+        pepsi.check(got.count("220") == 12 and got.count("421") == 18, "one user: %s" % got)
+        s.ok("a@example.test", stdin=b"\nx\n", uid=USER + 1)
+        s.arrived("a@example.test", 1)
+        # all together stop before what is kept for root
+        got = users.open(USER + 1, 12) + users.open(USER + 2, 12)
+        pepsi.check(got.count("220") == 18, "three users: %s" % got)
+        s.ok("a@example.test", stdin=b"\nx\n")
+        s.arrived("a@example.test", 2)
+        # a place that is given back is free, and whoever found none loses nothing
+        s.ok("a@example.test", stdin=b"\nx\n", uid=USER)
+        pepsi.check(len(s.dropped()) == 1, "not left in the drop folder: %s" % s.dropped())
+    finally:
+        users.close()
+    s.arrived("a@example.test", 3, 90)
+    # rates that are written down count for each user
+    for i in range(4):
+        s.ok("b@example.test", stdin=b"\nx\n", uid=USER + 5)
+    s.ok("c@example.test", stdin=b"\nx\n", uid=USER + 6)
+    s.arrived("c@example.test", 1)
+    pepsi.check(len(s.d.maildir("b@example.test")) <= 2, "no rate: %d" % len(s.d.maildir("b@example.test")))
+    s.d.stop()
+
+
 def senders(t):
     """TRUSTED_USERS: others may only be themselves."""
     if not pepsi.ROOT:
@@ -163,4 +234,4 @@ def senders(t):
 
 
 if __name__ == "__main__":
-    pepsi.main(__file__, [programs, exit_codes, queue_listing, senders])
+    pepsi.main(__file__, [programs, exit_codes, queue_listing, places, senders])

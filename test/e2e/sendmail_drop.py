@@ -255,6 +255,59 @@ def crowded(t):
     s.d.stop()
 
 
+def over_quota(t):
+    """Files that are never finished, and more messages than one user may leave: they go, nobody else's do, and the program that writes one says so."""
+    if not pepsi.ROOT:
+        raise pepsi.Skip("one user alone: nobody to hide from")
+    s = Site(t, pepsi="LOCAL_DOMAINS = example.test later.test\n", more="[domain-later.test]\nRECIPIENTS = file:%s/missing\n"
+             "[pepsi-sendmail]\nDROP_USER_FILES = 300\nDROP_USER_SIZE = 4 MiB\nDROP_KEEP_BAD = 5\n" % t.dir)
+    s.d.stop()
+    s.ok("honest@example.test", stdin=b"\nhonest\n")
+    with open(os.path.join(s.drop, s.dropped()[0]), "rb") as f:
+        text = re.sub(rb"\nto [^\n]*", b"\nto x@later.test", f.read())
+
+    def put(kind, uid, data=text):
+        name = os.path.join(s.drop, "%s%032x" % (kind, random.getrandbits(128)))
+        with open(name, "wb") as f:
+            f.write(data)
+        os.chown(name, uid, uid)
+        return name
+
+    def count(kind, uid):
+        return len([n for n in os.listdir(s.drop) if n[0] == kind and os.lstat(os.path.join(s.drop, n)).st_uid == uid])
+
+    def log_has(*words):
+        with open(s.d.log, errors="replace") as f:
+            return any(all(w in line for w in words) for line in f)
+    for i in range(5000):
+        put("t", USER, b"")
+    writing = put("t", USER + 1, b"x")
+    for i in range(400):
+        put("m", USER)
+    for i in range(50):
+        put("m", USER + 1)
+    for i in range(20):
+        put("m", USER + 2, text + b"x" * 512 * 1024)  # 10 MiB of no messages: they are put aside, or removed
+        put("m", USER + 3, re.sub(rb"\ncontent (\d+) (\d+)\n", lambda c: b"\ncontent %d %d\n" % (int(c[1]), int(c[2]) + 512 * 1024), text) +
+            b"x" * (512 * 1024 - 2) + b"\r\n")
+    for i in range(20):  # however many: none lasts
+        os.mkdir(os.path.join(s.drop, "d%d" % i))
+        os.chown(os.path.join(s.drop, "d%d" % i), USER, USER)
+    for i in range(400):
+        put("m", 0)
+    s.d.start()
+    s.arrived("honest@example.test", 1)
+    pepsi.wait_for("the quota", lambda: log_has("event=drop-over-quota", "uid=%d " % USER) and log_has("event=drop-over-quota", "uid=%d " % (USER + 3)), 60)
+    # unfinished and finished ones count together
+    pepsi.check(log_has("event=drop-begun", "uid=%d " % USER) and count("t", USER) <= 300 and count("t", USER) + count("m", USER) == 300,
+                "of the one with too many: %d begun, %d whole" % (count("t", USER), count("m", USER)))
+    pepsi.check(count("m", USER + 1) == 50 and os.path.exists(writing), "another's files were taken away: %d" % count("m", USER + 1))
+    pepsi.check(5 <= count("m", USER + 3) <= 8, "by size: %d" % count("m", USER + 3))
+    pepsi.check(count("m", 0) == 400, "root's: %d" % count("m", 0))
+    pepsi.check(len(os.listdir(s.bad)) <= 5 and not [n for n in os.listdir(s.drop) if n[0] == "d"], "folders: %s" % os.listdir(s.bad))
+    s.d.stop()
+
+
 def no_room(t):
     """Nowhere to leave it: the program is told, with a code that says what."""
     s = Site(t)
@@ -280,4 +333,4 @@ def no_room(t):
     pepsi.check(code == EX_TEMPFAIL and out.startswith("421 "), "-bs: %d %r" % (code, out))
 
 
-pepsi.main(__file__, [while_away, killed, repeated, hostile, stopped, crowded, no_room])
+pepsi.main(__file__, [while_away, killed, repeated, hostile, stopped, crowded, over_quota, no_room])

@@ -120,9 +120,9 @@ class Site:
             c.minimum_version = c.maximum_version = version
         return c
 
-    def session(self, **kw):
+    def session(self, source=None, **kw):
         """A session inside STARTTLS, after EHLO."""
-        s = pepsi.Smtp(self.submission)
+        s = pepsi.Smtp(self.submission, source=source)
         pepsi.check(not any(e.startswith("AUTH") for e in s.extensions), "AUTH is announced outside TLS")
         pepsi.check(s.cmd("STARTTLS")[0] == 220, "STARTTLS")
         s.file.close()
@@ -138,6 +138,12 @@ class Site:
             return [m for m in self.d.maildir("rcpt@example.test") if token.encode() in m]
         got = pepsi.wait_for("message " + token, there)
         pepsi.check(re.search(rb"with %s id" % protocol.encode(), got[0]), "no %s in %r" % (protocol, got[0][:300]))
+
+    def child(self):
+        """The admin child's pid."""
+        names = {p: pepsi.proc_comm(p) for p in pepsi.proc_tree(self.d.process.pid)}
+        pepsi.check("pepsi-signin" in names.values(), "no admin child among %s" % names)
+        return [p for p, n in names.items() if n == "pepsi-signin"][0]
 
     def log(self):
         with open(self.d.log, encoding="utf-8", errors="replace") as f:
@@ -324,6 +330,34 @@ def throttled(t):
     pepsi.check(site.d.status()["ingress"]["signin"]["throttled"] >= 1, "not counted: %s" % site.d.status()["ingress"]["signin"])
 
 
+def left_in_time(t):
+    """Who leaves before the answer has a password checked for nothing: his network pays for it, the account does not."""
+    site = Site.of(t)
+    site.account("add", "carol", "--password-stdin", stdin=PASSWORD)
+    site.reload("ACCOUNT_TRIES = 4", "ACCOUNT_TRIES = 4\nNETWORK_TRIES = 6\nNETWORK_REFILL = 1 h")
+    cancelled = lambda: site.d.metrics().get('pepsi_signin_attempts_total{mechanism="PLAIN",result="cancelled"}', 0)
+    before, child = cancelled(), site.child()
+    os.kill(child, signal.SIGSTOP)  # so that all of them are under way
+    try:
+        for _ in range(6):
+            s = site.session(source="127.0.77.1")
+            s.raw(plain("carol", "wrong").encode() + b"\r\n")
+            time.sleep(0.05)
+            s.file.close()
+            s.sock.close()
+        pepsi.wait_for("they are gone", lambda: cancelled() >= before + 6)
+    finally:
+        os.kill(child, signal.SIGCONT)
+    s = site.session(source="127.0.77.1")
+    code, text = s.cmd(plain("carol", PASSWORD))
+    pepsi.check(code == 454 and "Too many" in text, "one more: %d %s" % (code, text))
+    s.close()
+    s = site.session(source="127.0.78.1")
+    pepsi.check(s.cmd(plain("carol", PASSWORD))[0] == 235, "the owner, from elsewhere")
+    s.close()
+    site.reload("\nNETWORK_TRIES = 6\nNETWORK_REFILL = 1 h", "")
+
+
 def delayed(t):
     """A failure's reply is held back, and nobody else waits for it."""
     site = Site.of(t)
@@ -359,7 +393,8 @@ def tokens(t):
     pepsi.check(s.cmd("AUTH XOAUTH2 " + b64(("user=alice\x01auth=Bearer %s\x01\x01" % token()).encode()))[0] == 235, "XOAUTH2")
     s.close()
     for what, tok, name in (("expired", token(exp=int(time.time()) - 600), "alice"), ("another issuer", token(iss="https://evil.example"), "alice"),
-                            ("not signed", token()[:-20] + "A" * 20, "alice"), ("somebody else's", token(sub="bob"), "alice")):
+                            ("not signed", token()[:-20] + "A" * 20, "alice"), ("somebody else's", token(sub="bob"), "alice"),
+                            ("a user of this machine", token(sub="uid:1000"), "uid:1000")):
         s = site.session()
         code, text = s.cmd("AUTH OAUTHBEARER " + bearer(tok, name))
         pepsi.check(code == 334 and json.loads(base64.b64decode(text))["status"] == "invalid_token", "%s: %d %s" % (what, code, text))
@@ -404,9 +439,7 @@ def child_killed(t):
     pepsi.check(s.cmd("AUTH LOGIN")[0] == 334, "LOGIN")
     strange = scram(site.session(), "nobody", "x", first_only=True)["s"]
     lost = site.d.metrics()["pepsi_signin_peer_lost_total"]
-    child = [p for p in pepsi.proc_tree(site.d.process.pid) if pepsi.proc_comm(p) == "pepsi-signin"]
-    pepsi.check(child, "no admin child among %s" % [pepsi.proc_comm(p) for p in pepsi.proc_tree(site.d.process.pid)])
-    os.kill(child[0], signal.SIGKILL)
+    os.kill(site.child(), signal.SIGKILL)
     pepsi.wait_for("the loss is seen", lambda: site.d.metrics()["pepsi_signin_peer_lost_total"] > lost)
     pepsi.check(s.cmd(b64(b"alice"))[0] == 454, "in the middle")
     pepsi.check(other.send("alice@example.test", "rcpt@example.test", pepsi.message("beside"))[0] == 250, "who is in stays in")
@@ -455,4 +488,4 @@ def storm(t):
     pepsi.check(p99 < 0.25 * pepsi.SLACK, "NOOP p99 %.0f ms" % (p99 * 1000))
 
 
-pepsi.main(__file__, [clients, scram_bindings, rules, throttled, tokens, certificates, child_killed, delayed, storm])
+pepsi.main(__file__, [clients, scram_bindings, rules, throttled, left_in_time, tokens, certificates, child_killed, delayed, storm])

@@ -245,6 +245,7 @@ def liars(t):
             ("nologin", 535, lambda f: b"OK\t%s\tuser=alice\tnologin\n" % f[1]),
             ("no user", 454, lambda f: b"OK\t%s\n" % f[1]),
             ("a name that is none", 535, lambda f: b"OK\t%s\tuser=a b\n" % f[1]),
+            ("a user of this machine", 535, lambda f: b"OK\t%s\tuser=UID:1000\n" % f[1]),
             ("a line feed in a name", 535, lambda f: b"OK\t%s\tuser=a\1nb\n" % f[1]),
             ("a challenge where there is none", 454, lambda f: b"CONT\t%s\tAAAA\n" % f[1]),
             ("no protocol", 454, lambda f: b"HTTP/1.1 200 OK\r\nOK\tx\n"),
@@ -294,6 +295,8 @@ def pam(t):
     pepsi.check(first == 235, "alice: %d; %s" % (first, logged(d, "event=signin")[-1:]))
     pepsi.check(not offers(d, "SCRAM-SHA-256"), "SCRAM cannot be done with PAM")
     want(d, 535, "plain", "alice", "bob's secret")
+    want(d, 535, "plain", "uid:1000", "uid:1000's secret")  # PAM would take it
+    pepsi.check(logged(d, "event=signin", "not a name"), "uid: %s" % logged(d, "event=signin")[-1:])
     want(d, 235, "plain", "bob", "bob's secret")
     want(d, 454, "plain", "dead", "dead's secret")  # its process died: nobody knows
     want(d, 235, "plain", "bob", "bob's secret")

@@ -8,8 +8,8 @@ import ssl
 import stat
 import struct
 import subprocess
-import threading
 
+import dnslab
 import pepsi
 
 STAGES = os.path.join(os.path.dirname(pepsi.BIN), "test", "stages")
@@ -62,7 +62,7 @@ def sql(d, text):
     return r.stdout.decode().strip()
 
 
-def daemon(t, sink, deaf, mailboxes, behind, others):
+def daemon(t, sink, deaf, mailboxes, behind, others, names):
     # under a sanitizer a crash is to be the signal it would be without
     t.environment["ASAN_OPTIONS"] += ":handle_segv=0"
     d = pepsi.Pepsid(t, "", start=False)
@@ -90,7 +90,7 @@ def daemon(t, sink, deaf, mailboxes, behind, others):
               "MODULE_PATH = %s:%s\n" % (STAGES, os.path.join(os.path.dirname(pepsi.BIN), "lib", "pepsi", "modules")),
         listener="TLS_CERT = %s\nTLS_KEY = %s\nTLS_CLIENT_CA = %s\nTLS_CLIENT_CERT = ask\nEXTENSIONS = pipelining size 8bitmime smtputf8 enhancedstatuscodes dsn "
                  "starttls requiretls deliverby futurerelease mt-priority\n" % (cert, key, cert),
-        more="[pepsi-dns]\nSERVERS = 127.0.0.1:%d\n[listener-behind]\nBIND = 127.0.0.1:%d\nPROXY_FROM = 127.0.0.1\nREVERSE_DNS_WAIT = 10 s\nDNSBL = bl.test\nDNSWL = wl.test\nDNSBL_WAIT = 20 s\n[listener-for-others]\nBIND = 127.0.0.1:%d\nXCLIENT_FROM = 127.0.0.1\n[pepsi-dispatch]\nPOLL_INTERVAL = 1 s\nLAUNCH_COOLDOWN = 1 s\n[pepsi-failure-bouncer]\nBOUNCE_STAGE = bounce\nMIN_AGE = 0\n" % (Names(t).port, behind, others))
+        more="[pepsi-dns]\nSERVERS = 127.0.0.1:%d\n[listener-behind]\nBIND = 127.0.0.1:%d\nPROXY_FROM = 127.0.0.1\nREVERSE_DNS_WAIT = 10 s\nDNSBL = bl.test\nDNSWL = wl.test\nDNSBL_WAIT = 20 s\n[listener-for-others]\nBIND = 127.0.0.1:%d\nXCLIENT_FROM = 127.0.0.1\nDMARC = enforce\nARC_SEALERS = list.test\n[pepsi-dispatch]\nPOLL_INTERVAL = 1 s\nLAUNCH_COOLDOWN = 1 s\n[pepsi-failure-bouncer]\nBOUNCE_STAGE = bounce\nMIN_AGE = 0\n" % (names.port, behind, others))
     # every state is to reach the table; but for the crash in another stage's worker
     with open(d.config) as f:
         text = f.read()
@@ -114,35 +114,41 @@ def start_tls(s, d):
     s.cmd("EHLO client.example.test")
 
 
-class Names:
-    """A resolver that knows the client 192.0.2.9 by name, and from two lists, and nobody else."""
+# A message of the past, signed (its body was another one then) and sealed by a key that is gone; what is left of that key.
+KEY = ('v=DKIM1; t=y; p=MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQC/eUePnvfIJhhvtOFf/+ewJTTMYa5l8mqpyEhF3Btv3b6coH6iNWp9Qc'
+       'NZPg7wqCDtzbjXya6ce7g+/Mq/YIlX13F2P4n0BcBL4Q23+QT6JWi6qYqctfTq810L5PS+4XU5KQQjW89lL577zfStIcCRqi2SbMrK4TIXO9R5'
+       'YJJcaQIDAQAB')
+SEALED = (
+    b'ARC-Seal: i=1; cv=none; a=rsa-sha256; d=list.test; s=s; t=1700000000;\r\n'
+    b' b=SPzFXVdIm9iuF88CBWOPe+G+6vcXUVP2qFDfnDBi6Or89AXhP0+vg00D1DUIMIvxG8iSR\r\n'
+    b' FNani58igtUt2j0FEVWaiW3F0N3ALblTvxiB9ocKI5jPCj/cI5aaDyU3llxU0tEinIYPi84\r\n'
+    b' FK4120mb3OKcrdOZxHq1O8pb+1hWdxQ=\r\n'
+    b'ARC-Message-Signature: i=1; a=rsa-sha256; c=relaxed/relaxed; d=list.test;\r\n'
+    b' s=s; t=1700000000; h=from : to : subject;\r\n'
+    b' bh=Ba3gj8+xBPQLJTahTfzW6RbWQ/XPgESxkCi2B66PSQg=;\r\n'
+    b' b=usaqksTp8Wfuiiok2P4yjcKDq/iI45HpkonAd8U/As603p6FPkdoNY+eQVjOZtfVuav9Z\r\n'
+    b' D/k2csM5PcyfBYiA6o7Z3Wh8J0OYxh3OPGfszMk86xxegyL5XqN5SIzhf8FA+YklrBXMdr2\r\n'
+    b' vq16VWbpyLwdfVPkpM+DywJZvvQNoQs=\r\n'
+    b'ARC-Authentication-Results: i=1; mx.list.test; dmarc=pass header.from=signed.test\r\n'
+    b'DKIM-Signature: v=1; a=rsa-sha256; c=relaxed/simple; d=signed.test;\r\n'
+    b' i=@signed.test; q=dns/txt; s=s; t=1700000000; h=from : to : subject;\r\n'
+    b' bh=F1+vowXhprIXljvHYDkGEEkxRnHM/UgHclbXU5buc6Y=;\r\n'
+    b' b=EiVJyjLdatzZKx2Lyo4IuF8nscCZg5oSn35HneXKA7rZey+ZkoazjjLJ023akhKd3OCtF\r\n'
+    b' DwXg1+Qk4Ga9W781UC+KJjnowe1Kb53DLSy1I4Ejdm6KX0zSjuJk80tNbtH6n5EK0EpljNd\r\n'
+    b' hAM7FpKS8ncGpyQ/V+ak2UQaqWWRsG0=\r\n'
+    b'From: alice@signed.test\r\n'
+    b'To: bob@example.test\r\n'
+    b'Subject: sealed\r\n'
+    b'X-Token: sealed\r\n'
+    b'\r\n'
+    b'Hello\r\n'
+)
 
-    def __init__(self, t):
-        self.sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.sock.bind(("127.0.0.1", 0))
-        self.port = self.sock.getsockname()[1]
-        threading.Thread(target=self.serve, daemon=True).start()
-        t.cleanup(self.sock.close)
-
-    @staticmethod
-    def name(text):
-        return b"".join(bytes([len(x)]) + x.encode() for x in text.split(".")) + b"\0"
-
-    def serve(self):
-        known = {(self.name("9.2.0.192.in-addr.arpa"), 12): self.name("client.example.test"), (self.name("client.example.test"), 1): socket.inet_aton("192.0.2.9"),
-                 (self.name("9.2.0.192.bl.test"), 1): socket.inet_aton("127.0.0.2"), (self.name("9.2.0.192.bl.test"), 16): b"\x04spam",
-                 (self.name("9.2.0.192.wl.test"), 1): socket.inet_aton("127.0.0.3")}
-        while True:
-            try:
-                query, who = self.sock.recvfrom(4096)
-                end = query.index(b"\0", 12) + 5
-                kind = struct.unpack("!H", query[end - 4:end - 2])[0]
-                data = known.get((query[12:end - 4].lower(), kind))
-                answer = b"\xc0\x0c" + struct.pack("!HHIH", kind, 1, 60, len(data)) + data if data else b""
-                self.sock.sendto(query[:2] + (b"\x81\x80" if data else b"\x81\x83") + struct.pack("!HHHH", 1, bool(data), 0, 0) + query[12:end] + answer, who)
-            except (OSError, ValueError, struct.error):
-                if self.sock.fileno() < 0:
-                    return
+ZONE = {
+    "9.2.0.192.in-addr.arpa": {"PTR": ["client.example.test"]}, "client.example.test": {"A": ["192.0.2.9"]},
+    "9.2.0.192.bl.test": {"A": ["127.0.0.2"], "TXT": ["spam"]}, "9.2.0.192.wl.test": {"A": ["127.0.0.3"]},
+    "list.test": {"TXT": ["v=spf1 ip4:192.0.2.0/24 -all"]}, "s._domainkey.list.test": {"TXT": [KEY]}, "s._domainkey.signed.test": {"TXT": [KEY]},
+    "_dmarc.signed.test": {"TXT": ["v=DMARC1; p=quarantine"]}}
 
 
 class Behind(pepsi.Smtp):
@@ -182,7 +188,9 @@ def every_way(t):
         for folder, _, _ in os.walk(mailboxes):
             os.chown(folder, pepsi.service_account().pw_uid, pepsi.service_account().pw_gid)
     behind, others = pepsi.free_port(), pepsi.free_port()
-    d = daemon(t, sink, deaf, mailboxes, behind, others)
+    names = dnslab.Lab(ZONE)
+    t.cleanup(names.close)
+    d = daemon(t, sink, deaf, mailboxes, behind, others, names)
     alice, params = "alice@example.test", "RET=HDRS ENVID=QQ1"
     all_of_it = "NOTIFY=SUCCESS,FAILURE,DELAY ORCPT=rfc822;x@y.test"
     stuck = [d.accept(alice, "x@crash.test", pepsi.message("crash", sender=alice))]
@@ -213,6 +221,14 @@ def every_way(t):
     code, text = trusted.send(alice, "bob@example.test", pepsi.message("signed-in", sender=alice))
     pepsi.check(code == 250, "signed in: %d %s" % (code, text))
     trusted.close()
+    stranger = pepsi.Smtp(others)
+    code, text = stranger.cmd("XCLIENT ADDR=192.0.2.7")
+    pepsi.check(code == 220, "XCLIENT: %d %s" % (code, text))
+    stranger.cmd("EHLO client.example.test")
+    for data in (SEALED, SEALED + b"broken\r\n", pepsi.message("authors", sender="x@signed.test>, <y@list.test")):
+        code, text = stranger.send("list@list.test", "bob@example.test", data)
+        pepsi.check(code == 250, "from outside: %d %s" % (code, text))
+    stranger.close()
     for token, rcpt in (("hang", "x@hang.test"), ("none", "x@none.test"), ("alone", "gone@alone.test")):
         code, text = s.send(alice, rcpt, pepsi.message(token, sender=alice))
         pepsi.check(code == 250, "%s: %d %s" % (token, code, text))

@@ -201,6 +201,14 @@ BEGIN
     ASSERT plan LIKE '%workqueue_paused%', plan;
 END $$;
 
+-- ---- accounts: no name is one that a user of this machine has in origin.account
+INSERT INTO pepsi.mail_account (name) VALUES ('uid'), ('uid.1000'), ('auid:1000');
+SELECT pg_temp.fails('INSERT INTO pepsi.mail_account (name) VALUES (''uid:1000'')', '23514');
+SELECT pg_temp.fails('INSERT INTO pepsi.mail_account (name) VALUES (''UID:x'')', '23514');
+SELECT pg_temp.fails('UPDATE pepsi.mail_account SET name = ''uid:'' WHERE name = ''uid''', '23514');
+SELECT pg_temp.fails('INSERT INTO pepsi.mail_account_use VALUES (''uid:1000'', now(), now(), 0, 0, 0, 0, now())', '23514');
+DELETE FROM pepsi.mail_account;
+
 -- ---- recipients
 INSERT INTO pepsi.recipient (address) VALUES ('alice@x'), ('@open.x');
 DO $$ BEGIN

@@ -89,6 +89,9 @@ struct pepsi_str {
 #define PEPSI_OPT_MULTI 10u   /* conf_multi: the option may stand several times, name may end in '*' */
 
 #define PEPSI_OPTF_REQUIRED 1u
+/* Never from the database (pepsi config set): what decides where mail may be put, what is run, or whom to trust. PATH and SECRET are so
+ * by their type. Since 1.1. */
+#define PEPSI_OPTF_FILE_ONLY 2u
 
 struct pepsi_option {
 	const char *name;    /* upper case; with PEPSI_OPT_MULTI a trailing '*' takes any name with that beginning */

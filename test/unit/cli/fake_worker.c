@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-int worker_main(const struct config *c, const char *stage, int channel)
+int worker_main(struct config *c, const char *stage, int channel)
 {
 	(void)c;
 	printf("worker %s %d\n", stage, channel);

@@ -200,6 +200,13 @@ static void show(void **state)
 			fail_msg("missing: %sin:\n%s", lines[i], buf_z(&text));
 	assert_non_null(strstr(buf_z(&json), "{\"name\":\"HOST\",\"value\":\" a # b\",\"source\":\"file\",\"file\":\"t.conf\",\"line\":5,"
 					     "\"secret\":false}"));
+	/* without its module nobody knows which of a stage's options are secret */
+	buf_reset(&json);
+	assert_int_equal(config_show(c, NULL, NULL, true, &json), 0);
+	assert_null(strstr(buf_z(&json), "geheim"));
+	assert_null(strstr(buf_z(&json), " a # b"));
+	assert_non_null(strstr(buf_z(&json), "\"value\":\"pepsi-stage-relay\""));
+	assert_non_null(strstr(buf_z(&json), "{\"name\":\"X\",\"value\":\"1\""));
 	/* what it prints can be read again, and says the same */
 	support_write("u.conf", buf_str(&text));
 	struct config_faults *f = config_faults_new();

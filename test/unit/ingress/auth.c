@@ -675,7 +675,8 @@ static void test_cap_notice(void **state)
 {
 	(void)state;
 	struct scene e =
-	    scene_new((const char *const[]){ "listener-mx", "PROTOCOL", "submission", "listener-mx", "SENDER_OWNERSHIP", "none", NULL });
+	    scene_new((const char *const[]){ "listener-mx", "PROTOCOL", "submission", "listener-mx", "SENDER_OWNERSHIP", "none",
+	        "pepsi-signin", "CAP_NOTICES", "owner", NULL });
 	static const struct {
 		const char *account, *from;
 		unsigned notices;

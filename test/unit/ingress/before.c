@@ -234,6 +234,8 @@ static void test_failures(void **state)
 		{ .what = WIRE_PASS, .changed = WIRE_CHANGED_HEADERS, .headers = STR_INIT("A: b\r\n\r\nC: d\r\n") },
 		{ .what = WIRE_PASS, .changed = WIRE_CHANGED_RCPTS, .rcpts = bad_rcpt, .n_rcpts = 1 },
 		{ .what = WIRE_PASS, .changed = WIRE_CHANGED_STATE, .state = STR_INIT("[]") },
+		{ .what = WIRE_PASS, .changed = WIRE_CHANGED_STATE, .state = STR_INIT("{\"a\" 1}") },
+		{ .what = WIRE_PASS, .changed = WIRE_CHANGED_STATE, .state = STR_INIT("{\"a\":\"\\u0000\"}") },
 		{ .what = WIRE_PASS, .stage = STR_INIT("x verdict=pass") },
 		{ .what = WIRE_PASS, .stage = STR_INIT("x\xff") },
 		{ .what = WIRE_PASS, .changed = WIRE_CHANGED_BODY, .body_in_fd = true, .body_size = 100 },
@@ -259,7 +261,7 @@ static void test_failures(void **state)
 		c = sent(w);
 	}
 	p = TAILQ_FIRST(&w->in->before->pools);
-	assert_int_equal(p->failures[BEFORE_CONTENT], 7);
+	assert_int_equal(p->failures[BEFORE_CONTENT], 9);
 	assert_int_equal(spawner.killed, 0);
 	/* a verdict about another message, and no verdict at all */
 	struct job j = get_job(sock);

@@ -289,6 +289,8 @@ static void test_deadlines(void **state)
 	fake_commit(w, NULL);
 	assert_int_equal(w->in->accepted, 1);
 	assert_int_equal(w->in->timeouts, 4);
+	for (unsigned i = 0; i < DEADLINE_N; i++)
+		assert_int_equal(w->in->deadlines[i], i == DEADLINE_COMMAND || i == DEADLINE_MESSAGE || i == DEADLINE_SESSION || i == DEADLINE_ANSWER);
 	assert_true(idle(w));
 	world_free(w);
 }
@@ -323,6 +325,59 @@ static void test_deadlines_together(void **state)
 	assert_int_equal(w->in->timeouts, N - 1);
 	assert_int_equal(w->in->n_sessions, 0);
 	assert_null(w->in->sweep_at);
+	world_free(w);
+}
+
+static void on_all_gone(void *arg)
+{
+	++*(unsigned *)arg;
+}
+
+/* Many that are idle when the service stops: a turn ends some of them, whoever has a message on its way is heard in between. */
+static void test_drain_together(void **state)
+{
+	enum { N = 120 };
+	(void)state;
+	struct world *w = world_new((const char *const[]){ "listener-mx", "MAX_CONNECTIONS_PER_ADDRESS", "1000", NULL });
+	struct client c[N];
+	unsigned gone = 0, first = 0;
+	for (unsigned i = 0; i < N; i++) {
+		c[i] = client_new(w);
+		client_hello(&c[i]);
+	}
+	client_envelope(&c[5]);
+	ingress_drain(w->in, 60, on_all_gone, &gone);
+	for (const struct session *s = w->in->sessions; s; s = s->next)
+		first++;
+	assert_in_range(N - first, 1, N / 2);
+	/* the one it would go on with is gone by then */
+	struct session *at = w->in->drain_at;
+	assert_non_null(at);
+	session_free(at);
+	unsigned lost = 0;
+	for (unsigned i = 0; i < N; i++) {
+		if (i == 5)
+			continue;
+		while (!c[i].closed)
+			client_pull(&c[i]);
+		lost += !c[i].in.n;
+		assert_true(!c[i].in.n || !strncmp(buf_z(&c[i].in), "421 4.3.2 ", 10));
+	}
+	assert_int_equal(lost, 1);
+	assert_null(w->in->drain_at);
+	assert_int_equal(w->in->n_sessions, 1);
+	assert_int_equal(gone, 0);
+	client_send(&c[5], "x\r\n.\r\n");
+	for (unsigned i = 0; i < 20 && !w->fake.n_batch; i++)
+		world_turn(w);
+	fake_commit(w, NULL);
+	client_expect(&c[5], "250 ");
+	client_expect(&c[5], "421 4.3.2 ");
+	for (unsigned i = 0; i < 20 && !gone; i++)
+		world_turn(w);
+	assert_int_equal(gone, 1);
+	for (unsigned i = 0; i < N; i++)
+		client_free(&c[i]);
 	world_free(w);
 }
 
@@ -577,7 +632,7 @@ int main(void)
 		cmocka_unit_test(test_not_reading),
 		cmocka_unit_test(test_wake_interval),
 		cmocka_unit_test(test_spool_trouble),
-		cmocka_unit_test(test_drain),
+		cmocka_unit_test(test_drain), cmocka_unit_test(test_drain_together),
 		cmocka_unit_test(test_reload),
 		cmocka_unit_test(test_numbers),
 		cmocka_unit_test(test_bind_faults),

@@ -9,6 +9,7 @@
 
 #include <arpa/inet.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct {
 	const char *in, *text, *sender_key;
@@ -71,6 +72,7 @@ static void test_strange(void **state)
 	assert_int_equal(a.family, AF_UNIX);
 	assert_string_equal(a.text, "unix");
 	assert_false(net_addr_is_ip(&a));
+	assert_false(a.uid_known);
 	net_addr_from(&a, (struct sockaddr *)&v4, 0);
 	assert_int_equal(a.family, AF_UNSPEC);
 	assert_string_equal(a.text, "unknown");
@@ -100,9 +102,37 @@ static void test_parse(void **state)
 	}
 }
 
+/* Users at the other end of unix sockets are clients of their own; so is whoever is not known. */
+static void test_users(void **state)
+{
+	(void)state;
+	const struct sockaddr unix_sa = { .sa_family = AF_UNIX };
+	struct net_addr nobody, a, b, v4 = make("0.0.3.232"), v6 = make("::");
+	int sv[2];
+	net_addr_from(&nobody, &unix_sa, sizeof unix_sa);
+	a = b = nobody;
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv), 0);
+	net_addr_user(&a, sv[0]);
+	assert_true(a.uid_known);
+	assert_int_equal(a.uid, geteuid());
+	net_addr_user(&v4, sv[0]); /* no unix socket: the kernel is not believed about it */
+	assert_false(v4.uid_known);
+	close(sv[0]);
+	close(sv[1]);
+	net_addr_user(&b, sv[0]);
+	assert_false(b.uid_known);
+	a.uid = 1000;
+	b.uid_known = true;
+	b.uid = 1001;
+	const struct net_addr *of[] = { &nobody, &a, &b, &v4, &v6 };
+	for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+		for (size_t k = 0; k < sizeof of / sizeof *of; k++)
+			assert_true((net_addr_key(of[i]) == net_addr_key(of[k])) == (i == k));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_forms), cmocka_unit_test(test_keys),
-		cmocka_unit_test(test_strange), cmocka_unit_test(test_parse) };
+		cmocka_unit_test(test_strange), cmocka_unit_test(test_users), cmocka_unit_test(test_parse) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

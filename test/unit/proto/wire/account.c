@@ -17,6 +17,32 @@ static struct wire_account_request request(void)
 		.caps = { 0, 5, WIRE_ACCOUNT_CAP_KEEP, WIRE_ACCOUNT_CAP_DEFAULT } };
 }
 
+static void overlay_rows(void **st)
+{
+	struct wire_overlay_row r = { STR("stage-x"), STR("KEY"), STR("va lue") }, back;
+	struct buf b = BUF_INIT(WIRE_ACCOUNT_ROWS_MAX);
+	(void)st;
+	assert_int_equal(wire_overlay_row_put(&b, &r), 0);
+	r.value = STR("");
+	assert_int_equal(wire_overlay_row_put(&b, &r), 0);
+	struct str rest = buf_str(&b);
+	assert_int_equal(wire_overlay_row_get(&rest, &back), 1);
+	assert_true(str_eq(back.section, STR("stage-x")) && str_eq(back.option, STR("KEY")) && str_eq(back.value, STR("va lue")));
+	assert_int_equal(wire_overlay_row_get(&rest, &back), 1);
+	assert_int_equal(back.value.n, 0);
+	assert_int_equal(wire_overlay_row_get(&rest, &back), 0);
+	for (size_t cut = 1; cut < b.n / 2; cut++) {
+		rest = str_n(b.p, cut);
+		assert_int_equal(wire_overlay_row_get(&rest, &back), -1);
+	}
+	memset(big, 'x', sizeof big);
+	r.section = str_n(big, WIRE_OVERLAY_NAME_MAX + 1);
+	assert_int_equal(wire_overlay_row_put(&b, &r), -1);
+	r.section = STR("a\nb");
+	assert_int_equal(wire_overlay_row_put(&b, &r), -1);
+	buf_free(&b);
+}
+
 static void requests(void **st)
 {
 	struct wire_account_request r = request(), back;
@@ -45,7 +71,7 @@ static void requests(void **st)
 	r.caps[0] = (uint32_t)WIRE_ACCOUNT_CAP_MAX + 1;
 	assert_int_equal(wire_account_request_put(&b, &r), -1);
 	r = request();
-	r.op = 9;
+	r.op = WIRE_OVERLAY_LIST + 1;
 	assert_int_equal(wire_account_request_put(&b, &r), -1);
 	buf_free(&b);
 }
@@ -91,6 +117,6 @@ static void rows(void **st)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(requests), cmocka_unit_test(rows) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(overlay_rows), cmocka_unit_test(requests), cmocka_unit_test(rows) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

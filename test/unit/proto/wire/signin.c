@@ -164,6 +164,13 @@ static void names(void **st)
 		{ STR_INIT("a\x7f"), NULL },
 		{ STR_INIT("a\"b"), NULL },
 		{ STR_INIT("a\\b"), NULL },
+		{ STR_INIT("uid:1000"), NULL },                               /* users of this machine are called so */
+		{ STR_INIT("UiD:alice"), NULL },
+		{ STR_INIT("uid:"), NULL },
+		{ STR_INIT("uid:\xc3\x9c"), NULL },
+		{ STR_INIT("\xc4\xb0" "d:1"), "i\xcc\x87" "d:1" },
+		{ STR_INIT("uid"), "uid" },
+		{ STR_INIT("uid.1000"), "uid.1000" },
 		{ STR_INIT("a\xff"), NULL },                                  /* no UTF-8 */
 		{ STR_INIT("a\xc3"), NULL },
 		{ STR_INIT("a\xc0\xaf"), NULL },                              /* overlong */

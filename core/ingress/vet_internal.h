@@ -1,0 +1,50 @@
+/* Shared by vet*.c. */
+#ifndef INGRESS_VET_INTERNAL_H
+#define INGRESS_VET_INTERNAL_H
+
+#include "ingress_internal.h"
+#include "proto/auth/verify.h"
+#include "vet.h"
+
+/* Questions belong to the part of the message that led to them: each part has time of its own from its beginning, so that a slow client
+ * takes none from the look-ups behind its last octet; queries are counted over all of them. */
+enum vet_part { VET_ENVELOPE, VET_HEADERS, VET_END, VET_PARTS };
+
+struct vet {
+	struct session *s;
+	struct verify *v;
+	struct dns_answers *set;
+	struct net_dns_group *group[VET_PARTS];
+	enum vet_part part;
+	size_t looked;              /* questions of the set that were seen to */
+	unsigned open;              /* answers on their way */
+	unsigned queries;
+	struct event *kick;         /* answers that come together are one turn */
+	bool headers;               /* have been given */
+	bool waiting;               /* the message waits for the verdict */
+	bool abandoned;
+	size_t charged;             /* of the memory of all messages */
+	int64_t spent_us, ended_us; /* of our time; when the message was whole */
+};
+
+struct vet_refusal {
+	enum refusal why;
+	struct smtp_reply reply;
+	char text[400];
+};
+
+struct vet_counts {
+	uint64_t messages, passed, deferred, quarantined, overridden, temporary, abandoned, forged, queries, wait_us, spent_us;
+	uint64_t refused[VERIFY_METHODS];
+	uint64_t spf[SPF_PERMERROR + 1], helo[SPF_PERMERROR + 1], dkim[DKIM_PERMERROR + 1], arc[DKIM_PERMERROR + 1],
+	    dmarc[DMARC_RESULT_PERMERROR + 1];
+};
+
+/* vet_judge.c. What the listener makes of the verdict. True: refused, *ret says how; m->stage and *ret_quarantine are set else. */
+bool vet_judge(const struct session *s, const struct verify_verdict *r, struct vet_refusal *ret, bool *ret_quarantine);
+/* Fields of others that pass for ours are taken out, and ours put in front (v NULL: none). 0, or a fault. */
+enum spool_fault vet_fields(struct session *s, const struct verify *v, size_t *ret_forged);
+/* vet_stats.c */
+void vet_count(struct vet_counts *n, const struct vet *v);
+
+#endif
