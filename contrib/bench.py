@@ -5,7 +5,6 @@ import argparse
 import bench_idle
 import json
 import os
-import random
 import re
 import shutil
 import signal
@@ -91,19 +90,7 @@ NEXT_STAGE = init
 
 
 def free_ports(n):
-    """n loopback ports above 20000 that nobody listens on: several runs on one machine do not meet."""
-    found = []
-    while len(found) < n:
-        port = random.randint(20000, 32000)
-        with socket.socket() as s:
-            s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                s.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        if port not in found:
-            found.append(port)
-    return found
+    return [bench_idle.free_port() for _ in range(n)]
 
 
 def make_postfix(work, port, sink):

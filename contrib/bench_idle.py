@@ -37,6 +37,7 @@ def die(text):
 
 
 def free_port(taken=set()):
+    """A loopback port above 20000 that nobody listens on, and no call gave before: several runs on one machine do not meet."""
     while True:
         port = random.randint(20000, 32000)
         with socket.socket() as s:

@@ -108,8 +108,6 @@ static void put_sections(void)
 		printf("%s]\n", star ? "\\fIname\\fP" : "");
 		put(s[i].help);
 		printf("\n");
-		if (s[i].flags & SCHEMA_F_NO_EFFECT)
-			printf("The section is known, but has\n.I no effect yet.\n");
 		for (size_t j = 0; j < s[i].n_options; j++)
 			put_option(&s[i].options[j]);
 	}

@@ -95,7 +95,7 @@ struct admin {
 	size_t n_http;
 	char *hosts;
 	unsigned http_peers;
-	uint64_t http_requests, http_refused;
+	uint64_t http_requests, http_refused, http_evicted;
 
 	int control_fd;
 	struct net_listener *control;

@@ -26,6 +26,7 @@ struct http_peer {
 	struct admin_peer p; /* first */
 	struct http_request r;
 	uint64_t address;
+	int64_t quiet_since;   /* no request of it is being answered since then (monotonic) */
 	enum http_phase phase; /* whose deadline runs */
 	unsigned served;
 	bool busy;             /* a request is being answered */
@@ -153,6 +154,7 @@ static bool answered(struct http_peer *h)
 	}
 	http_request_next(&h->r);
 	h->busy = false;
+	h->quiet_since = clock_mono_us();
 	set_deadline(h);
 	admin_peer_read(&h->p, true);
 	return true;
@@ -248,7 +250,7 @@ static void on_release(struct admin_peer *p)
 	free(h);
 }
 
-static unsigned of_address(const struct admin *a, uint64_t address);
+static bool make_room(struct admin *a, uint64_t address);
 
 static void on_accept(void *arg, int fd, const struct net_addr *peer)
 {
@@ -261,7 +263,7 @@ static void on_accept(void *arg, int fd, const struct net_addr *peer)
 	};
 	struct admin *a = arg;
 	uint64_t address = net_addr_key(peer);
-	if (a->http_peers >= ADMIN_HTTP_MAX || of_address(a, address) >= ADMIN_HTTP_PER_ADDRESS) {
+	if (!make_room(a, address)) {
 		a->http_refused++;
 		log_debug(NULL, "event=http-refused client=%s reason=connections", peer->text);
 		close(fd);
@@ -275,21 +277,43 @@ static void on_accept(void *arg, int fd, const struct net_addr *peer)
 		return;
 	}
 	h->address = address;
+	h->quiet_since = clock_mono_us();
 	http_request_init(&h->r, a->hosts);
 	admin_peer_deadline(&h->p, HEAD_MS);
 }
 
-/* At most ADMIN_HTTP_MAX + ADMIN_CONTROL_MAX peers are walked. */
-static unsigned of_address(const struct admin *a, uint64_t address)
+/* A place for one more. Who only sits there must not keep out who asks: where all places (of this address, or at all) are taken, the
+ * connection that has been without a request for longest gives way. No more peers are walked than there may be. */
+static bool make_room(struct admin *a, uint64_t address)
 {
+	struct http_peer *longest = NULL, *longest_of_address = NULL;
+	unsigned all = 0, of_address = 0;
 	struct admin_peer *p;
 	size_t pos = 0;
 	uint64_t key;
-	unsigned n = 0;
-	while ((p = map_next(&a->peers, &pos, &key)))
-		if (p->count == &a->http_peers && ((struct http_peer *)p)->address == address)
-			n++;
-	return n;
+	while ((p = map_next(&a->peers, &pos, &key))) {
+		struct http_peer *h = (struct http_peer *)p;
+		if (p->count != &a->http_peers || p->dead)
+			continue;
+		bool same = h->address == address;
+		all++;
+		of_address += same;
+		if (h->busy || p->lingering)
+			continue;
+		if (!longest || h->quiet_since < longest->quiet_since)
+			longest = h;
+		if (same && (!longest_of_address || h->quiet_since < longest_of_address->quiet_since))
+			longest_of_address = h;
+	}
+	if (all < ADMIN_HTTP_MAX && of_address < ADMIN_HTTP_PER_ADDRESS)
+		return true;
+	struct http_peer *gives_way = of_address >= ADMIN_HTTP_PER_ADDRESS ? longest_of_address : longest;
+	/* those that gave way are there until the loop turns */
+	if (!gives_way || a->http_peers >= 2 * ADMIN_HTTP_MAX)
+		return false;
+	a->http_evicted++;
+	admin_peer_close(&gives_way->p);
+	return true;
 }
 
 static int bind_one(struct admin *a, struct str word, const struct config_value *v, struct config_faults *faults)

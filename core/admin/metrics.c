@@ -49,6 +49,7 @@ void admin_metrics_write(struct admin *a, const struct store_counts *counts, str
 	if (counts)
 		write_counts(counts, out);
 	one(out, "pepsi_http_requests_total", "counter", "HTTP requests answered.", (int64_t)a->http_requests);
+	one(out, "pepsi_http_evicted_total", "counter", "Idle HTTP connections closed to make room for another.", (int64_t)a->http_evicted);
 	one(out, "pepsi_http_refused_total", "counter", "HTTP connections and requests refused.", (int64_t)a->http_refused);
 	one(out, "pepsi_control_requests_total", "counter", "Requests at the control socket.",
 	    (int64_t)a->control_requests);

@@ -135,3 +135,34 @@ int cli_account_done(struct account_client *a, int rc)
 	free(a);
 	return rc;
 }
+
+int cli_account_list(struct cli *c, enum wire_account_op op, struct json_object *(*json)(const struct wire_account_row *),
+    void (*print)(const struct wire_account_row *))
+{
+	struct wire_account_answer an = { .more = true };
+	struct json_object *all = c->json ? json_object_new_array() : NULL;
+	char last[WIRE_SIGNIN_NAME_MAX + 1] = "";
+	struct account_client *a = cli_account_client(c);
+	int rc = a ? cli_account_connect(a) : CLI_FAILED;
+	while (!rc && an.more) {
+		struct wire_account_request r = { .op = op, .name = str_from(last) };
+		struct wire_account_row row;
+		size_t n = 0;
+		int got;
+		if ((rc = cli_account_ask(a, &r, &an)))
+			break;
+		for (; (got = wire_account_row_get(&an.rows, &row)) == 1; n++) {
+			snprintf(last, sizeof last, "%.*s", STR_ARG(row.name));
+			if (all)
+				json_object_array_add(all, json(&row));
+			else
+				print(&row);
+		}
+		if (got < 0 || (an.more && !n)) /* or it would be asked for ever */
+			rc = cli_fail("pepsid at %s gave an answer that cannot be read", a->path);
+	}
+	if (all && !rc)
+		cli_json_print(all);
+	json_object_put(all);
+	return a ? cli_account_done(a, rc) : rc;
+}

@@ -23,6 +23,9 @@ const char *cli_account_try(struct account_client *a);
 int cli_account_connect(struct account_client *a);
 /* One question, one answer; its strings live until the next. CLI_FAILED after a message, also where the answer is a refusal. */
 int cli_account_ask(struct account_client *a, const struct wire_account_request *r, struct wire_account_answer *ret);
+/* All rows of a table, a page at a time: as a JSON array with --json, else by print(). Exit status. */
+int cli_account_list(struct cli *c, enum wire_account_op op, struct json_object *(*json)(const struct wire_account_row *),
+    void (*print)(const struct wire_account_row *));
 /* Frees it; returns rc. */
 int cli_account_done(struct account_client *a, int rc);
 

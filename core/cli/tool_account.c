@@ -329,33 +329,5 @@ int tool_account_show(struct cli *c)
 
 int tool_account_list(struct cli *c)
 {
-	struct wire_account_request r = { .op = WIRE_ACCOUNT_LIST };
-	struct wire_account_answer an = { .more = true };
-	struct json_object *all = c->json ? json_object_new_array() : NULL;
-	char last[WIRE_SIGNIN_NAME_MAX + 1] = "";
-	struct account_client *a = cli_account_client(c);
-	if (!a)
-		return CLI_FAILED;
-	int rc = cli_account_connect(a);
-	while (!rc && an.more) {
-		struct wire_account_row row;
-		int got;
-		r.name = str_from(last);
-		if ((rc = cli_account_ask(a, &r, &an)))
-			break;
-		size_t n = 0;
-		for (; (got = wire_account_row_get(&an.rows, &row)) == 1; n++) {
-			snprintf(last, sizeof last, "%.*s", STR_ARG(row.name));
-			if (all)
-				json_object_array_add(all, row_json(&row));
-			else
-				print_line(&row);
-		}
-		if (got < 0 || (an.more && !n)) /* or it would be asked for ever */
-			rc = cli_fail("pepsid at %s gave an answer that cannot be read", a->path);
-	}
-	if (all && !rc)
-		cli_json_print(all);
-	json_object_put(all);
-	return cli_account_done(a, rc);
+	return cli_account_list(c, WIRE_ACCOUNT_LIST, row_json, print_line);
 }

@@ -30,38 +30,20 @@ int tool_recipient_remove(struct cli *c)
 	return change(c, WIRE_RECIPIENT_REMOVE);
 }
 
+static struct json_object *row_json(const struct wire_account_row *r)
+{
+	return json_object_new_string_len(r->name.p, (int)r->name.n);
+}
+
+static void print_row(const struct wire_account_row *r)
+{
+	cli_text_print(stdout, r->name);
+	putchar('\n');
+}
+
 int tool_recipient_list(struct cli *c)
 {
-	struct wire_account_answer an = { .more = true };
-	struct json_object *all = c->json ? json_object_new_array() : NULL;
-	char last[WIRE_SIGNIN_NAME_MAX + 1] = "";
-	struct account_client *a = cli_account_client(c);
-	if (!a)
-		return CLI_FAILED;
-	int rc = cli_account_connect(a);
-	while (!rc && an.more) {
-		struct wire_account_request r = { .op = WIRE_RECIPIENT_LIST, .name = str_from(last) };
-		struct wire_account_row row;
-		size_t n = 0;
-		int got = 0;
-		if ((rc = cli_account_ask(a, &r, &an)))
-			break;
-		for (; (got = wire_account_row_get(&an.rows, &row)) == 1; n++) {
-			snprintf(last, sizeof last, "%.*s", STR_ARG(row.name));
-			if (all) {
-				json_object_array_add(all, json_object_new_string_len(row.name.p, (int)row.name.n));
-			} else {
-				cli_text_print(stdout, row.name);
-				putchar('\n');
-			}
-		}
-		if (got < 0 || (an.more && !n)) /* or it would be asked for ever */
-			rc = cli_fail("pepsid at %s gave an answer that cannot be read", a->path);
-	}
-	if (all && !rc)
-		cli_json_print(all);
-	json_object_put(all);
-	return cli_account_done(a, rc);
+	return cli_account_list(c, WIRE_RECIPIENT_LIST, row_json, print_row);
 }
 
 static void print_verdict(struct json_object *o, struct str answer)

@@ -180,8 +180,6 @@ static void check_section(struct check *k, const struct config_section *s)
 		unknown_section(k, s);
 		return;
 	}
-	if (t->flags & SCHEMA_F_NO_EFFECT)
-		check_fault(k, s, NULL, true, "[%s] has no effect yet in this version", s->name);
 	check_required(k, s, t->options, t->n_options, NULL);
 	if (check_is_stage(s)) {
 		const struct module_info *m = check_module(k, s);

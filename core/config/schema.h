@@ -23,6 +23,7 @@
 #define SCHEMA_F_DNSBL (1u << 27)     /* LIST of block lists in the DNS */
 #define SCHEMA_F_DNSWL (1u << 28)     /* … of allow lists */
 #define SCHEMA_F_OVERLAY (1u << 29)   /* an option of a stage that the database may override: overlay.h */
+#define SCHEMA_F_MAILBOX (1u << 30)   /* STRING: local@domain, ASCII */
 #define SCHEMA_F_ALL 0xffff0000u
 
 struct schema_section {
@@ -30,7 +31,6 @@ struct schema_section {
 	const struct pepsi_option *options;  /* the types of <pepsi/stage.h>; DURATION_US values say so in their help */
 	size_t n_options;
 	const char *help;
-	uint32_t flags;                      /* SCHEMA_F_NO_EFFECT or 0 */
 };
 /* All sections the daemon and its tools know; *ret_n of them. */
 const struct schema_section *schema_sections(size_t *ret_n);

@@ -169,12 +169,12 @@ int config_show(const struct config *c, schema_module_fn module, void *arg, bool
 		return -1;
 	}
 	for (size_t i = 0; i < n; i++)
-		if (!strchr(known[i].name, '*') && !(known[i].flags & SCHEMA_F_NO_EFFECT))
+		if (!strchr(known[i].name, '*'))
 			one_section(sections, out, known[i].name, &known[i], config_section_find(c, known[i].name), NULL, &failed);
 	for (size_t i = 0; i < c->n; i++) {
 		const struct config_section *s = &c->s[i];
 		const struct schema_section *t = schema_find(s->name);
-		if (t && !strchr(t->name, '*') && !(t->flags & SCHEMA_F_NO_EFFECT))
+		if (t && !strchr(t->name, '*'))
 			continue; /* shown above */
 		const struct config_value *program = config_get(c, s->name, "PROGRAM");
 		bool stage = t && strcmp(t->name, "stage-*") == 0;

@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -191,43 +192,76 @@ static int read_all(int fd, struct buf *out)
 	}
 }
 
-int boot_configure(const struct boot *b, struct buf *blob, struct table *t, struct buf *faults)
+int boot_configure_begin(const struct boot *b, struct boot_configuring *c)
 {
-	int p[2], status = 1;
-	struct buf got = BUF_INIT(BLOB_MAX + FAULTS_MAX + sizeof *t + 4096);
-	struct result_head h;
-
+	int p[2];
+	*c = (struct boot_configuring){ .fd = -1, .got = BUF_INIT(BLOB_MAX + FAULTS_MAX + sizeof(struct table) + 4096) };
 	if (pipe2(p, O_CLOEXEC))
 		return -1;
-	pid_t pid = fork();
-	if (pid == 0) {
+	pid_t parent = getpid();
+	c->pid = fork();
+	if (c->pid == 0) {
 		close(p[0]);
-		_exit(configure_child(b, p[1]));
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		_exit(getppid() == parent ? configure_child(b, p[1]) : 1);
 	}
 	close(p[1]);
-	int r = pid < 0 ? -1 : read_all(p[0], &got);
-	close(p[0]);
-	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
-	if (r || status || got.n < sizeof h) {
+	if (c->pid < 0) {
+		close(p[0]);
+		c->pid = 0;
+		return -1;
+	}
+	c->fd = p[0];
+	return 0;
+}
+
+int boot_configure_read(struct boot_configuring *c)
+{
+	int r = read_all(c->fd, &c->got);
+	if (r < 0 && errno == EAGAIN && !c->got.failed)
+		return 0;
+	c->bad = r < 0;
+	close(c->fd);
+	c->fd = -1;
+	return 1;
+}
+
+int boot_configure_end(struct boot_configuring *c, int status, struct buf *blob, struct table *t, struct buf *faults)
+{
+	const struct buf *got = &c->got;
+	struct result_head h = { 0 };
+	bool whole = !c->bad && !status && got->n >= sizeof h;
+	if (whole)
+		memcpy(&h, got->p, sizeof h);
+	if (!whole) {
 		buf_addf(faults, "the configuration could not be read (child status 0x%x)\n", status);
-		buf_free_secret(&got);
-		return -1;
-	}
-	memcpy(&h, got.p, sizeof h);
-	if (h.table != sizeof *t || got.n != sizeof h + (size_t)h.faults + h.table + h.blob) {
+	} else if (h.table != sizeof *t || got->n != sizeof h + (size_t)h.faults + h.table + h.blob) {
 		buf_addz(faults, "the configuration child answered out of step\n");
-		buf_free_secret(&got);
-		return -1;
+		h.ok = 0;
+	} else {
+		buf_add(faults, got->p + sizeof h, h.faults);
+		if (h.ok) {
+			memcpy(t, got->p + sizeof h + h.faults, sizeof *t);
+			buf_reset(blob);
+			buf_add(blob, got->p + sizeof h + h.faults + h.table, h.blob);
+		}
 	}
-	buf_add(faults, got.p + sizeof h, h.faults);
-	if (h.ok) {
-		memcpy(t, got.p + sizeof h + h.faults, sizeof *t);
-		buf_reset(blob);
-		buf_add(blob, got.p + sizeof h + h.faults + h.table, h.blob);
-	}
-	buf_free_secret(&got);
+	buf_free_secret(&c->got);
+	*c = (struct boot_configuring){ .fd = -1 };
 	return h.ok && !blob->failed ? 0 : -1;
+}
+
+int boot_configure(const struct boot *b, struct buf *blob, struct table *t, struct buf *faults)
+{
+	struct boot_configuring c;
+	int status = 1;
+	if (boot_configure_begin(b, &c))
+		return -1;
+	while (!boot_configure_read(&c))
+		;
+	while (waitpid(c.pid, &status, 0) < 0 && errno == EINTR)
+		;
+	return boot_configure_end(&c, status, blob, t, faults);
 }
 
 /* ---- the state folder */

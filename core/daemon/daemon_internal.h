@@ -106,6 +106,17 @@ struct boot {
 /* In a child: reads and checks the configuration, prints or returns its faults. Waits. On success *blob is the flat
  * configuration and *t the table; 0. With faults: -1, text in *faults (to be shown). */
 int boot_configure(const struct boot *b, struct buf *blob, struct table *t, struct buf *faults);
+/* The same without waiting: begin (0, or -1 with errno), read when fd is readable until it says 1 (all is there; fd is -1 then), end when
+ * the child has been waited for, too, with its status. */
+struct boot_configuring {
+	pid_t pid;
+	int fd;
+	struct buf got;
+	bool bad;
+};
+int boot_configure_begin(const struct boot *b, struct boot_configuring *c);
+int boot_configure_read(struct boot_configuring *c);
+int boot_configure_end(struct boot_configuring *c, int status, struct buf *blob, struct table *t, struct buf *faults);
 /* Makes STATE and what is below it, with owners. 0, or -1 (logged). */
 int boot_state_dir(const struct table *t);
 /* Forks a child that makes the cluster ready to start. The caller waits for it. */

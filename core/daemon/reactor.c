@@ -10,6 +10,7 @@
 #include "dispatch/dispatch.h"
 #include "ingress/ingress.h"
 #include "net/dns.h"
+#include "net/loop.h"
 #include "store/queue.h"
 #include "worker/resolve.h"
 
@@ -179,6 +180,13 @@ static void on_notify(void *arg, const char *channel, const char *payload)
 	}
 }
 
+/* How long a connection that sessions wait for may be silent; 0: as long as any. */
+static unsigned answer_s(const struct reactor *r, int i)
+{
+	unsigned s = (unsigned)config_int(r->config, "pepsi-postgres", "ADMISSION_TIMEOUT");
+	return i == DB_ADMISSION || i == DB_LOOKUPS ? s : i == DB_LARGE_1 || i == DB_LARGE_2 ? 3 * s : 0;
+}
+
 static int open_databases(struct reactor *r)
 {
 	static const char *const channels[] = { "workqueue", "config_changed", "recipient_changed" };
@@ -190,6 +198,7 @@ static int open_databases(struct reactor *r)
 		struct store_params p = { .conninfo = conninfo, .role = r->table->embedded ? db_role[i] : NULL,
 			.set_role = r->table->embedded ? NULL : db_role[i], .name = app[i],
 			/* the greylist may forget the last second */
+			.answer_s = answer_s(r, i),
 			.async_commit = i == DB_LOOKUPS || (i == DB_DISPATCH && !config_int(r->config, "pepsi-postgres", "DURABLE_COMPLETION")) };
 		r->db[i] = store_conn_open(r->base, &p, db_state, r);
 		if (!r->db[i])
@@ -560,18 +569,6 @@ static int bind_all(struct reactor *r)
 	return r->ingress && r->admin ? 0 : -1;
 }
 
-static struct event_base *make_loop(void)
-{
-	struct event_config *ec = event_config_new();
-	struct event_base *base = NULL;
-	if (ec) {
-		event_config_set_flag(ec, EVENT_BASE_FLAG_NOLOCK);
-		base = event_base_new_with_config(ec);
-		event_config_free(ec);
-	}
-	return base;
-}
-
 static int run(struct reactor *r)
 {
 	struct dispatch_spawner sp = { r, ask_start, ask_kill };
@@ -579,7 +576,7 @@ static int run(struct reactor *r)
 	struct ingress_spawner before = { r, ask_start_before, ask_kill };
 	struct ingress_sink sink;
 
-	r->base = make_loop();
+	r->base = net_loop_new();
 	if (!r->base)
 		return 1;
 	r->dispatch = dispatch_new(r->base, r->config, &sp);

@@ -54,6 +54,9 @@ struct spawner {
 	struct signin_child signin;
 	struct recursor_child recursor;
 	struct pickup pickup;
+	struct boot_configuring configuring; /* a reload; pid 0: none, or it has been waited for */
+	bool configured;       /* … with this status */
+	int configured_status;
 	bool signin_ended;     /* by us */
 	bool recursor_ended;   /* likewise */
 	int status;
@@ -266,13 +269,32 @@ static void begin_stop(struct spawner *s, int status)
 		tell_reactor(s, &m, -1);
 }
 
-static void reload(struct spawner *s)
+/* Modules are asked for their options, and may take their time: workers die and are started meanwhile. */
+static void begin_reload(struct spawner *s)
+{
+	notify_manager("RELOADING=1");
+	if (boot_configure_begin(s->boot, &s->configuring)) {
+		log_error(NULL, "event=reload-refused reason=%s hint=\"the old configuration stays in force\"", log_qz(strerror(errno)));
+		struct channel_msg m = { .op = CH_FAULTS };
+		int fd = s->reactor ? channel_memfd("pepsi-config", STR("no process could be made to read the configuration\n")) : -1;
+		if (s->reactor)
+			tell_reactor(s, &m, fd);
+		if (fd >= 0)
+			close(fd);
+		notify_manager("READY=1");
+		return;
+	}
+	fcntl(s->configuring.fd, F_SETFL, O_NONBLOCK);
+}
+
+/* Its child has said all, and has been waited for. */
+static void end_reload(struct spawner *s)
 {
 	struct buf faults = BUF_INIT(1 << 20), blob = BUF_INIT(s->blob->max);
 	static struct table t;
 	struct channel_msg m = { .op = CH_CONFIG };
-	notify_manager("RELOADING=1");
-	int r = boot_configure(s->boot, &blob, &t, &faults);
+	int r = boot_configure_end(&s->configuring, s->configured_status, &blob, &t, &faults);
+	s->configured = false;
 	if (faults.n)
 		fwrite(faults.p, 1, faults.n, stderr);
 	if (r == 0 && (t.embedded != s->t->embedded || strcmp(t.state_dir, s->t->state_dir))) {
@@ -430,6 +452,10 @@ static void child_exited(struct spawner *s, pid_t pid, int status)
 		if (s->signin_ended && s->reactor)
 			s->signin.at = 1;
 		s->signin_ended = false;
+	} else if (pid == s->configuring.pid) {
+		s->configuring.pid = 0;
+		s->configured = true;
+		s->configured_status = status;
 	} else if (pid == s->recursor.pid) {
 		recursor_died(&s->recursor, status, s->recursor_ended || s->stopping);
 		if (s->recursor_ended)
@@ -513,11 +539,13 @@ static bool stop_step(struct spawner *s, int64_t now)
 		kill(s->schema, SIGKILL);
 	if (s->pickup.pid > 0)
 		kill(s->pickup.pid, SIGKILL); /* what it was about is taken up again, once */
+	if (s->configuring.pid)
+		kill(s->configuring.pid, SIGKILL);
 	kill_workers(s);
 	end_signin(s);
 	if (s->recursor.pid)
 		kill(s->recursor.pid, SIGKILL);
-	if (s->n_workers || s->recursor.pid || s->schema || s->prepare || s->signin.pid || s->pickup.pid > 0)
+	if (s->configuring.pid || s->n_workers || s->recursor.pid || s->schema || s->prepare || s->signin.pid || s->pickup.pid > 0)
 		return false;
 	if (s->postgres) {
 		if (!s->cluster_stopping) {
@@ -566,7 +594,7 @@ int spawner_run(const struct boot *b, struct buf *blob, struct table *t)
 	char err[300];
 	sigset_t mask;
 
-	s = (struct spawner){ .boot = b, .blob = blob, .t = t, .channel = -1, .lock = -1 };
+	s = (struct spawner){ .boot = b, .blob = blob, .t = t, .channel = -1, .lock = -1, .configuring = { .fd = -1 } };
 	s.recursor.at = t->resolves;
 	own_name("pepsid");
 	if (geteuid() != 0)
@@ -606,14 +634,14 @@ int spawner_run(const struct boot *b, struct buf *blob, struct table *t)
 
 	for (;;) {
 		int64_t now = clock_mono_us();
-		struct pollfd p[3] = { { .fd = s.signals, .events = POLLIN }, { .fd = s.channel, .events = POLLIN },
-			{ .fd = s.pickup.watch, .events = POLLIN } };
+		struct pollfd p[4] = { { .fd = s.signals, .events = POLLIN }, { .fd = s.channel, .events = POLLIN },
+			{ .fd = s.pickup.watch, .events = POLLIN }, { .fd = s.configuring.fd, .events = POLLIN } };
 		start_due(&s, now);
 		if (s.stopping && stop_step(&s, now))
 			break;
 		bool timed = s.stopping || s.reactor_at || s.postgres_at || s.schema_at || s.signin.at || s.recursor.at;
 		p[1].fd = s.channel;
-		if (poll(p, 3, timed ? 50 : pickup_wait(&s.pickup, now)) < 0 && errno != EINTR)
+		if (poll(p, 4, timed ? 50 : pickup_wait(&s.pickup, now)) < 0 && errno != EINTR)
 			break;
 		if (p[2].revents)
 			pickup_event(&s.pickup);
@@ -631,9 +659,13 @@ int spawner_run(const struct boot *b, struct buf *blob, struct table *t)
 			close(s.channel);
 			s.channel = -1;
 		}
-		if (s.reload_asked && !s.stopping) {
+		if (p[3].revents)
+			boot_configure_read(&s.configuring);
+		if (s.configured && s.configuring.fd < 0 && !s.stopping)
+			end_reload(&s);
+		if (s.reload_asked && !s.stopping && !s.configured && !s.configuring.pid && s.configuring.fd < 0) {
 			s.reload_asked = false;
-			reload(&s);
+			begin_reload(&s);
 		}
 	}
 	config_locate_forget(b->config_path, t->state_dir);

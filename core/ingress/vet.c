@@ -9,7 +9,6 @@
 
 enum {
 	OCTETS = 32 * 1024,         /* what the evaluation of a common message takes */
-	STATE_MAX = 64 * 1024,
 	LOG_MAX = 2048,
 };
 
@@ -141,8 +140,9 @@ static void run(struct vet *v)
 {
 	int64_t began = clock_mono_us();
 	int rc = verify_done(v->v) ? DNS_DONE : verify_evaluate(v->v, v->set);
-	if (rc == DNS_MORE && !ask(v) && !v->open) {
-		v->abandoned = true; /* an answer got lost for want of memory */
+	unsigned asked = rc == DNS_MORE ? ask(v) : 0;
+	if (!verify_done(v->v) && !asked && !v->open && (rc == DNS_MORE || v->part == VET_END)) {
+		v->abandoned = true; /* nothing will come any more: an answer got lost for want of memory */
 		verify_abandon(v->v, "out of memory");
 	}
 	v->spent_us += clock_mono_us() - began;
@@ -214,7 +214,7 @@ static int keep(struct vet *v, bool quarantine)
 {
 	struct message *m = &v->s->message;
 	struct buf *log = &m->vetted;
-	m->auth = BUF_INIT(STATE_MAX);
+	m->auth = BUF_INIT(VERIFY_JSON_MAX + 32);
 	*log = BUF_INIT(LOG_MAX);
 	if (verify_json(v->v, &m->auth) || verify_log(v->v, log))
 		return -1;
@@ -248,6 +248,8 @@ static bool conclude(struct vet *v, struct vet_refusal *ret)
 	vet_count(n, v);
 	bool refused = vet_judge(s, r, ret, &quarantine);
 	enum spool_fault f = SPOOL_OK;
+	if (!refused || ret->reply.code >= 500) /* else it comes again, and counts then */
+		vet_tally(s, r, refused, quarantine);
 	if (!refused && ((f = vet_fields(s, v->v, &forged)) || keep(v, quarantine))) {
 		no_room(ret, f);
 		refused = true;

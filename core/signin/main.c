@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "net/loop.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -104,15 +105,22 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 
 void signin_offer(struct signin *s)
 {
-	char now[WIRE_SIGNIN_TEXT_MAX];
-	backend_offer(s, now, sizeof now);
-	if (s->offer_told && strcmp(now, s->offered) == 0)
+	char now[BACKEND_KINDS + 1][WIRE_SIGNIN_TEXT_MAX] = { "" };
+	struct wire_signin m = { .op = WIRE_SIGNIN_OFFER, .offer = { .n_backends = s->n_backends } };
+	for (size_t i = 0; i < s->n_backends; i++)
+		backend_offer(s, 1u << i, now[i], sizeof now[i]);
+	backend_offer(s, ~0u, now[BACKEND_KINDS], sizeof now[0]);
+	if (s->offer_told && memcmp(now, s->offered, sizeof now) == 0)
 		return;
 	s->offer_told = true;
 	memcpy(s->offered, now, sizeof now);
-	struct wire_signin m = { .op = WIRE_SIGNIN_OFFER, .offer = { str_from(now) } };
+	m.offer.mechanisms = str_from(now[BACKEND_KINDS]);
+	for (size_t i = 0; i < s->n_backends; i++) {
+		m.offer.backends[i].name = str_from(backend_name(s->backends[i].kind));
+		m.offer.backends[i].mechanisms = str_from(now[i]);
+	}
 	signin_send(s, &m);
-	log_info(NULL, "event=signin-offer mechanisms=%s", log_qz(now));
+	log_info(NULL, "event=signin-offer mechanisms=%s", log_qz(now[BACKEND_KINDS]));
 }
 
 static void send_counts(struct signin *s)
@@ -212,18 +220,6 @@ static int pam_begin(void *arg)
 	return 0;
 }
 
-static struct event_base *make_loop(void)
-{
-	struct event_config *ec = event_config_new();
-	struct event_base *base = NULL;
-	if (ec) {
-		event_config_set_flag(ec, EVENT_BASE_FLAG_NOLOCK);
-		base = event_base_new_with_config(ec);
-		event_config_free(ec);
-	}
-	return base;
-}
-
 static int start(struct signin *s)
 {
 	struct store_params db = { .conninfo = params->conninfo, .role = params->embedded ? "pepsi-config" : NULL,
@@ -308,7 +304,7 @@ int signin_main(const struct signin_params *p)
 	keep_secret();
 	config_load_secrets(s.config, NULL);
 	backend_settings(&s);
-	if (!(s.base = make_loop()) || start(&s)) {
+	if (!(s.base = net_loop_new()) || start(&s)) {
 		log_error(NULL, "event=signin-start reason=\"out of memory, or out of descriptors\"");
 		return 1;
 	}

@@ -225,6 +225,13 @@ static void on_socket(evutil_socket_t fd, short what, void *arg)
 	conn_reap(c);
 }
 
+static int64_t answer_s(const struct store_conn *c)
+{
+	int64_t most = STORE_ANSWER_S, own = c->params.answer_s;
+
+	return own && own < most ? own : most;
+}
+
 static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
 	struct store_conn *c = arg;
@@ -245,7 +252,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 		if (!c->sent.head)
 			break;
 		since = c->sent.head->sent_us > c->heard_us ? c->sent.head->sent_us : c->heard_us;
-		if (now - since > STORE_ANSWER_S * US_PER_S)
+		if (now - since > answer_s(c) * US_PER_S)
 			conn_drop(c, "the database does not answer");
 	}
 	conn_reap(c);
@@ -300,6 +307,7 @@ struct store_conn *store_conn_open(struct event_base *base, const struct store_p
 	c->state_fn = state;
 	c->state_arg = arg;
 	c->params.async_commit = params->async_commit;
+	c->params.answer_s = params->answer_s;
 	c->backoff_us = BACKOFF_MIN_US;
 	call_list_init(&c->queued);
 	call_list_init(&c->sent);

@@ -30,6 +30,7 @@ struct store_params {
 	const char *role;     /* user to connect as when conninfo names none; NULL: libpq's default */
 	const char *set_role; /* SET ROLE after connecting, where the server grants it; NULL: no */
 	const char *name;     /* application_name, "pepsi dispatch" */
+	unsigned answer_s;    /* a server that does not answer for so long is given up; 0: the default, 30 s, which is the most */
 	bool async_commit;    /* synchronous_commit = off for this connection (never for admission) */
 };
 

@@ -91,9 +91,10 @@ static void kind(struct facts *f, struct json_object *bounce)
 static char *reason(struct json_object *root)
 {
 	struct buf b = BUF_INIT(WORDS_MAX);
-	struct str stage = text(root, "failed_stage"), why = text(root, "dispatch_error");
-	if (!why.n)
-		why = text(root, "last_error");
+	struct str stage = text(root, "failed_stage"), why = text(root, "last_error");
+	struct json_object *died = member(root, "dispatch_error", json_type_object);
+	if (!why.n && died) /* what exactly, is the operator's business */
+		why = str_eq(text(died, "kind"), STR("overrun")) ? STR("it took too long") : STR("the program that had it ended without an answer");
 	buf_addz(&b, "The message could not be processed");
 	if (stage.n && stage.n <= 64) {
 		buf_addz(&b, " at stage ");

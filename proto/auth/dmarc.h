@@ -92,6 +92,10 @@ struct dmarc_walk {
 /* Walks up from the domain. DNS_DONE or DNS_MORE. A domain that cannot be one gives an empty start. */
 int dmarc_walk(struct str domain, struct dns_answers *set, struct dmarc_walk *ret);
 
+/* Only asks, for all the names a walk may come to, at once; those that matter most first (the domain itself, then the shortest but one).
+ * i: which of them, from 0. True: there is an i-th. */
+bool dmarc_walk_ask(struct str domain, size_t i, struct dns_answers *set, bool *more);
+
 /* -- the author (§4.1, §5.3.1) */
 
 enum dmarc_author_state {

@@ -87,6 +87,30 @@ static void apply(struct dmarc_walk *w, const struct state *s)
 	}
 }
 
+/* Labels of the next name behind the one with n of `all`. */
+static size_t next_labels(size_t n, size_t all)
+{
+	return n == all && all >= DMARC_WALK_MAX ? DMARC_WALK_MAX - 1 : n - 1;
+}
+
+bool dmarc_walk_ask(struct str domain, size_t i, struct dns_answers *set, bool *more)
+{
+	char start[DNS_NAME_MAX + 1], name[DNS_NAME_MAX + 16];
+	size_t queries = 0, labels[DMARC_WALK_MAX];
+	if (dns_name_fold(domain, start) < 0)
+		return false;
+	size_t all = labels_of(start);
+	for (size_t n = all; n > 0 && queries < DMARC_WALK_MAX; n = next_labels(n, all))
+		labels[queries++] = n;
+	if (i >= queries)
+		return false;
+	/* the domain, two labels, one, three, four … */
+	size_t at = i == 0 ? 0 : i < 3 ? queries - (queries > 2 ? 3 - i : 1) : queries - i;
+	int length = snprintf(name, sizeof name, "_dmarc.%s", rightmost(start, labels[at]));
+	*more |= !dns_answers_get(set, str_n(name, (size_t)length), DNS_TXT);
+	return true;
+}
+
 int dmarc_walk(struct str domain, struct dns_answers *set, struct dmarc_walk *ret)
 {
 	struct state s = { 0 };
@@ -97,7 +121,7 @@ int dmarc_walk(struct str domain, struct dns_answers *set, struct dmarc_walk *re
 		return DNS_DONE;
 	}
 	size_t all = labels_of(ret->start);
-	for (size_t n = all; n > 0 && ret->n_queries < DMARC_WALK_MAX; n = n == all && all >= DMARC_WALK_MAX ? DMARC_WALK_MAX - 1 : n - 1) {
+	for (size_t n = all; n > 0 && ret->n_queries < DMARC_WALK_MAX; n = next_labels(n, all)) {
 		const char *at = rightmost(ret->start, n);
 		struct dmarc_record r;
 		copy(ret->queries[ret->n_queries++], at);

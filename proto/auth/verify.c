@@ -134,12 +134,21 @@ static int run_spf(struct verify *v, enum verify_method m, struct dns_answers *s
 {
 	if (!v->enveloped)
 		return DNS_DONE;
+	size_t before = dns_answers_n(set);
+	dns_answers_limit(set, before + VERIFY_SPF_QUERIES - v->spf_asked);
 	int rc = spf_evaluate(&v->spf[m], set);
+	dns_answers_limit(set, 0);
+	v->spf_asked += dns_answers_n(set) - before;
 	if (rc == DNS_DONE) {
 		*(m == VERIFY_HELO ? &v->verdict.spf_helo : &v->verdict.spf) = &v->spf[m];
 		finished(v, m, set);
 	}
 	return rc;
+}
+
+static bool spf_open(const struct verify *v)
+{
+	return (v->wanted[VERIFY_HELO] && !v->done[VERIFY_HELO]) || (v->wanted[VERIFY_MAILFROM] && !v->done[VERIFY_MAILFROM]);
 }
 
 /* -- DKIM and ARC, which one engine does */
@@ -169,7 +178,12 @@ static int run_dkim(struct verify *v, struct dns_answers *set)
 	if (!v->verdict.author) /* no headers yet */
 		return DNS_DONE;
 	if (!v->keyed && !v->verdict.dkim_error) {
-		rc = dkim_evaluate(v->dkim, set);
+		bool others = (!v->wanted[VERIFY_DMARC] || v->policy_known) && (!v->enveloped || !spf_open(v));
+		rc = dkim_evaluate_keys(v->dkim, set);
+		if (rc == DNS_DONE && !others)
+			return DNS_DONE; /* who is waited for says so */
+		if (rc == DNS_DONE)
+			rc = dkim_evaluate(v->dkim, set);
 		v->keyed = rc == DNS_DONE;
 		if (rc < 0) {
 			v->verdict.dkim_error = "out of memory";
@@ -197,13 +211,25 @@ static void collect_ids(struct verify *v)
 	v->dmarc.n_ids = n;
 }
 
-/* Policies are looked up while the body is still on its way. */
+/* All about the author is looked up at once, while the body is still on its way, and before other questions of the message. */
 static int prefetch(struct verify *v, struct dns_answers *set)
 {
-	int rc = DNS_DONE;
-	for (size_t i = 0; i < v->author.n; i++)
-		rc |= dmarc_walk(str_from(v->author.domain[i]), set, &v->dmarc.walk);
-	return rc;
+	struct dmarc_walk *w = &v->dmarc.walk;
+	bool more = false, any = true;
+	if (v->policy_known)
+		return DNS_DONE;
+	for (size_t k = 0; any; k++) {
+		any = false;
+		for (size_t i = 0; i < v->author.n; i++)
+			any |= dmarc_walk_ask(str_from(v->author.domain[i]), k, set, &more);
+	}
+	/* a policy from further up may depend on whether the name exists */
+	for (size_t i = 0; i < v->author.n && !more; i++)
+		if (dmarc_walk(str_from(v->author.domain[i]), set, w) == DNS_DONE && w->policy_domain[0] && strcmp(w->policy_domain, w->start) &&
+		    w->record.np != w->record.sp)
+			more |= !dns_answers_get(set, str_from(w->start), DNS_A);
+	v->policy_known = !more;
+	return more ? DNS_MORE : DNS_DONE;
 }
 
 /* The record outlives the set. */
@@ -222,7 +248,7 @@ static int run_dmarc(struct verify *v, struct dns_answers *set)
 	if (!r->author)
 		return DNS_DONE;
 	if (!v->done[VERIFY_MAILFROM] || !v->done[VERIFY_DKIM] || (v->wanted[VERIFY_ARC] && !v->done[VERIFY_ARC]))
-		return prefetch(v, set);
+		return DNS_DONE;
 	collect_ids(v);
 	if (dmarc_evaluate(&v->dmarc, set) == DNS_MORE)
 		return DNS_MORE;
@@ -249,10 +275,15 @@ int verify_evaluate(void *arg, struct dns_answers *set)
 	struct verify *v = arg;
 	int rc = DNS_DONE;
 	verify_trace_answers(v, set);
-	for (unsigned m = VERIFY_HELO; m <= VERIFY_MAILFROM; m++) {
+	if (v->wanted[VERIFY_DMARC] && !v->done[VERIFY_DMARC] && v->verdict.author)
+		rc |= prefetch(v, set);
+	verify_trace_questions(v, set, VERIFY_DMARC);
+	for (unsigned m = VERIFY_MAILFROM + 1; m-- > VERIFY_HELO;) {
 		if (v->wanted[m] && !v->done[m])
 			rc |= run_spf(v, (enum verify_method)m, set);
 		verify_trace_questions(v, set, (enum verify_method)m);
+		if (m == VERIFY_MAILFROM && v->wanted[m] && !v->done[m])
+			break; /* a HELO name is anybody's: what it asks comes out of what is left */
 	}
 	if ((v->wanted[VERIFY_DKIM] && !v->done[VERIFY_DKIM]) || (v->wanted[VERIFY_ARC] && !v->done[VERIFY_ARC]))
 		rc |= run_dkim(v, set);

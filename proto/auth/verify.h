@@ -34,8 +34,12 @@
 
 enum {
 	VERIFY_TEXT_MAX = 4096,     /* octets of HELO name, sender and host name together, longer ones are cut */
+	VERIFY_JSON_MAX = 64 << 10, /* octets of the verdict as JSON: ten signatures at their longest are half of it */
 	VERIFY_COMMENT_MAX = 512,   /* octets of an override's comment */
-	VERIFY_QUERIES = 40,        /* queries that a message is worth: what callers give their group */
+	VERIFY_QUERIES = 40,        /* queries that a message is worth: what callers give their group. Nobody may hide a DMARC policy behind
+				     * other work: the author's records and the keys of signatures come first, SPF has a part of
+				     * its own (MAIL FROM before HELO), and ARC what is left when all these have their answers */
+	VERIFY_SPF_QUERIES = 21,    /* what 8 of a tree walk, 10 keys, and whether the author's domain exists leave of them */
 };
 
 enum verify_method { VERIFY_HELO, VERIFY_MAILFROM, VERIFY_DKIM, VERIFY_ARC, VERIFY_DMARC, VERIFY_METHODS };
@@ -124,7 +128,7 @@ bool verify_temporary(const struct verify_verdict *r);
 /* Appends a whole Authentication-Results field: `more` (iprev, say) first, then SPF, DKIM, ARC, DMARC as far as the policy asks for
  * them. 0, or -1: full, or an id that is none; the buffer is as before then. */
 int verify_authres(const struct verify *v, struct buf *out, struct str id, const struct authres_result *more, size_t n_more, bool utf8);
-/* Appends what state.auth has (pepsi.state(7)), one JSON object. 0, or -1: full. */
+/* Appends what state.auth has (pepsi.state(7)), one JSON object of at most VERIFY_JSON_MAX octets. 0, or -1: full. */
 int verify_json(const struct verify *v, struct buf *out);
 /* Appends "spf=pass spf_domain=example.org … dkim=pass … arc=none dmarc=fail … disposition=reject", for a line of a log: words without
  * anything that would have to be quoted. 0, or -1: full. */

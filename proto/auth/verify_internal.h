@@ -19,6 +19,8 @@ struct verify {
 	char *record_text;              /* verdict.record points into it, no longer into the set */
 	struct dmarc_record record;
 	bool psl_asked;
+	bool policy_known;              /* all that DMARC asks about the author is there */
+	size_t spf_asked;               /* questions of SPF */
 	/* the trace */
 	verify_trace_fn *trace;
 	void *trace_arg;

@@ -145,9 +145,10 @@ static void put_text(struct buf *out, const char *key, const char *z)
 		json_put_member(out, key, str_from(z));
 }
 
+/* What a signature says may be as long as a header block: a longer value is left out, as in Authentication-Results. */
 static void put_str(struct buf *out, const char *key, struct str s)
 {
-	if (s.n)
+	if (s.n && s.n <= AUTHRES_VALUE_MAX)
 		json_put_member(out, key, s);
 }
 

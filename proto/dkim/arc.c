@@ -178,6 +178,8 @@ static int hash_messages(struct dkim_chain *c, struct dkim_fields *f, const stru
 			continue;
 		if (dkim_sig_hash_fields(s, f, (size_t)(src->ams[i] - f->field)))
 			return -1;
+		if (s->settled)
+			continue;
 		s->hash = dkim_bodies_want(b, s->body_canon, false, s->pub.has_length, s->length);
 	}
 	return 0;
@@ -231,19 +233,25 @@ static bool name_known(const struct dkim_chain *c, const struct dkim_sig *s)
 	return str_eq(c->message[c->n - 1].key_name, s->key_name);
 }
 
-bool dkim_chain_keys(struct dkim_chain *c, const struct dkim_policy *p, struct dns_answers *set)
+/* Seals are tried from the newest down, as dkim_chain_finish() judges them: behind one that does not hold the others matter to nobody. */
+bool dkim_chain_keys(struct dkim_chain *c, const struct dkim_policy *p, struct dns_answers *set, unsigned *tries)
 {
-	bool all = true;
+	bool all = true, holds = true;
 	unsigned extra = 0;
 	if (c->settled)
 		return true;
 	for (unsigned i = c->n; i-- > 0;) {
-		all &= dkim_sig_key(&c->seal[i], p, set);
-		struct dkim_sig *s = &c->message[i];
+		struct dkim_sig *s = &c->message[i], *seal = &c->seal[i];
+		if (!holds && !seal->settled && !seal->keyed)
+			dkim_sig_settle(seal, DKIM_NONE, "not looked at");
+		all &= dkim_sig_key(seal, p, set, tries);
+		holds = holds && !seal->settled && (!seal->keyed || seal->verified);
+		if (!holds && s->old && !s->settled && !s->keyed)
+			dkim_sig_settle(s, DKIM_NONE, "not looked at");
 		if (s->old && !s->settled && !name_known(c, s) && ++extra > ARC_OLD_NAMES_MAX)
 			dkim_sig_settle(s, DKIM_NONE, "not looked at: too many keys");
 		else
-			all &= dkim_sig_key(s, p, set);
+			all &= dkim_sig_key(s, p, set, tries);
 	}
 	return all;
 }

@@ -12,7 +12,7 @@
  *             use(dkim_signature(d, i));               // none: "dkim=none"
  *     use(dkim_arc(d));
  *
- * Work is linear in the size of the message, times the number of signatures tried, which is bounded; so is memory. */
+ * Work is linear in the size of the message; what is done for each signature, is bounded for all of them together; so is memory. */
 #ifndef PROTO_DKIM_DKIM_H
 #define PROTO_DKIM_DKIM_H
 
@@ -29,6 +29,8 @@ enum {
 	DKIM_HASHES_MAX = 12,           /* different body hashes (canonicalisation, algorithm, l=) of one message */
 	DKIM_EARLY_X = 300,             /* seconds a signature is taken behind its x=, clocks being what they are */
 	DKIM_FUTURE_T = 86400,          /* seconds its t= may be ahead of us (RFC 6376 §3.5) */
+	DKIM_HASHED_MAX = 4 << 20,      /* octets of header fields hashed for all signatures of a message together */
+	DKIM_TRIES_MAX = 128,           /* keys tried on them together: 50 ARC sets take two each, with one record a name */
 	ARC_SETS_MAX = 50,              /* RFC 8617 §4.2.1 */
 	ARC_OLD_NAMES_MAX = 10,         /* key names asked for only to learn the oldest pass (RFC 8617 §5.2 step 4, optional) */
 };
@@ -113,6 +115,10 @@ void dkim_body_end(struct dkim *d);
 /* A dns_evaluate_fn; arg is the struct dkim. Asks for every key at once; DNS_DONE once all are there, at once when there is
  * nothing to ask. May be called at any time behind dkim_headers(). */
 int dkim_evaluate(void *arg, struct dns_answers *set);
+
+/* The same for the signatures' keys alone: DNS_DONE once these are there; concludes nothing. For who has questions that matter more than
+ * those of an ARC chain, which may be a hundred. */
+int dkim_evaluate_keys(void *arg, struct dns_answers *set);
 
 /* Are the results below final? */
 bool dkim_done(const struct dkim *d);

@@ -25,6 +25,7 @@ struct dkim_fields {
 	struct dkim_group *group; /* one for each name, sorted */
 	size_t n_groups;
 	uint32_t round;
+	size_t left;              /* of DKIM_HASHED_MAX */
 };
 struct dkim_group {
 	struct str name;
@@ -125,10 +126,11 @@ void dkim_sig_settle(struct dkim_sig *s, enum dkim_result r, const char *fmt, ..
 int dkim_sig_parse(struct dkim_sig *s, enum dkim_kind kind, struct str value, const struct dkim_policy *p, struct arena *a);
 /* What must hold between signature and message before any arithmetic: From. own: its index among the fields. */
 void dkim_sig_check_from(struct dkim_sig *s, const struct dkim_fields *f);
-/* Computes digest of the fields h= selects and of the signature's own field. Returns 0, or -1: memory. */
+/* Computes digest of the fields h= selects and of the signature's own field; settles it where that is more than is hashed. Returns 0, or -1:
+ * memory. */
 int dkim_sig_hash_fields(struct dkim_sig *s, struct dkim_fields *f, size_t own);
-/* Asks for the key. False: not there yet. */
-bool dkim_sig_key(struct dkim_sig *s, const struct dkim_policy *p, struct dns_answers *set);
+/* Asks for the key. *tries: how often keys may still be tried. False: not there yet. */
+bool dkim_sig_key(struct dkim_sig *s, const struct dkim_policy *p, struct dns_answers *set, unsigned *tries);
 /* Once keyed, and the body has ended. */
 void dkim_sig_finish(struct dkim_sig *s, const struct dkim_bodies *b, const struct dkim_policy *p);
 
@@ -151,7 +153,7 @@ struct dkim_chain {
 };
 /* Reads the chain out of the indexed fields and computes the digests. Returns 0, or -1: memory. */
 int dkim_chain_read(struct dkim_chain *c, struct dkim_fields *f, struct dkim_bodies *b, const struct dkim_policy *p, struct arena *a);
-bool dkim_chain_keys(struct dkim_chain *c, const struct dkim_policy *p, struct dns_answers *set);
+bool dkim_chain_keys(struct dkim_chain *c, const struct dkim_policy *p, struct dns_answers *set, unsigned *tries);
 void dkim_chain_finish(struct dkim_chain *c, const struct dkim_bodies *b, const struct dkim_policy *p);
 
 #endif

@@ -39,7 +39,7 @@ static size_t count_fields(struct str headers)
 
 int dkim_fields_index(struct dkim_fields *f, struct arena *a, struct str headers)
 {
-	*f = (struct dkim_fields){ 0 };
+	*f = (struct dkim_fields){ .left = DKIM_HASHED_MAX };
 	size_t n = headers.n > DKIM_HEADERS_MAX ? 0 : count_fields(headers);
 	if (headers.n > DKIM_HEADERS_MAX || n > DKIM_FIELDS_MAX) {
 		f->too_many = true;

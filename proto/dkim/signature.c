@@ -33,6 +33,12 @@ int dkim_sig_hash_fields(struct dkim_sig *s, struct dkim_fields *f, size_t own)
 	dkim_fields_begin(f);
 	while (dkim_tags_item(&rest, &more, &name)) {
 		const struct dkim_field *one = dkim_fields_next(f, name, own);
+		if (one && one->all.n > f->left) {
+			dkim_sig_settle(s, DKIM_POLICY, "more header octets are signed than are looked at");
+			EVP_MD_CTX_free(ctx);
+			return 0;
+		}
+		f->left -= one ? one->all.n : 0;
 		if (one) /* those that are not there are signed as not being there (§5.4.2) */
 			dkim_canon_field(s->header_canon, one->all, 0, 0, false, &out);
 	}
@@ -83,7 +89,7 @@ static bool says_more(const struct dkim_key *a, const struct dkim_key *b)
 	return a->is_key && !b->is_key;
 }
 
-bool dkim_sig_key(struct dkim_sig *s, const struct dkim_policy *p, struct dns_answers *set)
+bool dkim_sig_key(struct dkim_sig *s, const struct dkim_policy *p, struct dns_answers *set, unsigned *tries)
 {
 	if (s->settled || s->keyed)
 		return true;
@@ -97,6 +103,11 @@ bool dkim_sig_key(struct dkim_sig *s, const struct dkim_policy *p, struct dns_an
 	struct dkim_key best = { .result = DKIM_PERMERROR, .why = "there is no key" };
 	for (size_t i = 0; i < a->n_rr && i < DKIM_KEYS_MAX && !s->verified; i++) {
 		struct dkim_key k;
+		if (!*tries) {
+			dkim_sig_settle(s, DKIM_POLICY, "too many signatures, or keys at one name");
+			return true;
+		}
+		--*tries;
 		s->verified = try_record(s, p, a->rr[i].data, &k);
 		dkim_key_free(&k);
 		if (s->verified || !i || says_more(&k, &best))

@@ -14,6 +14,7 @@ struct dkim {
 	size_t n, n_ignored;
 	struct dkim_chain chain;
 	struct dkim_bodies bodies;
+	unsigned tries;
 	bool headers, ended, done;
 };
 
@@ -32,6 +33,7 @@ struct dkim *dkim_new(const struct dkim_policy *policy)
 		return NULL;
 	if (policy)
 		d->policy = *policy;
+	d->tries = DKIM_TRIES_MAX;
 	dkim_bodies_init(&d->bodies);
 	d->arena = arena_new(ARENA_MAX);
 	if (d->arena)
@@ -101,6 +103,8 @@ static int read_signatures(struct dkim *d, struct dkim_fields *f)
 			continue;
 		if (dkim_sig_hash_fields(s, f, i))
 			return -1;
+		if (s->settled)
+			continue;
 		s->hash = dkim_bodies_want(&d->bodies, s->body_canon, s->alg == DKIM_RSA_SHA1, s->pub.has_length, s->length);
 	}
 	size_t length[DKIM_SIGNATURES_MAX];
@@ -161,6 +165,19 @@ void dkim_body_end(struct dkim *d)
 	conclude(d);
 }
 
+int dkim_evaluate_keys(void *arg, struct dns_answers *set)
+{
+	struct dkim *d = arg;
+	bool all = true;
+	if (!d->headers)
+		return -1;
+	ERR_set_mark();
+	for (size_t i = 0; i < d->n; i++)
+		all &= dkim_sig_key(&d->sig[i], &d->policy, set, &d->tries);
+	ERR_pop_to_mark();
+	return all ? DNS_DONE : DNS_MORE;
+}
+
 int dkim_evaluate(void *arg, struct dns_answers *set)
 {
 	struct dkim *d = arg;
@@ -169,8 +186,8 @@ int dkim_evaluate(void *arg, struct dns_answers *set)
 		return -1;
 	ERR_set_mark();
 	for (size_t i = 0; i < d->n; i++)
-		all &= dkim_sig_key(&d->sig[i], &d->policy, set);
-	all &= dkim_chain_keys(&d->chain, &d->policy, set);
+		all &= dkim_sig_key(&d->sig[i], &d->policy, set, &d->tries);
+	all &= dkim_chain_keys(&d->chain, &d->policy, set, &d->tries);
 	ERR_pop_to_mark();
 	if (all)
 		conclude(d);

@@ -140,7 +140,7 @@ struct question {
 
 struct dns_answers {
 	struct question *q;
-	size_t n, cap, missing, octets;
+	size_t n, cap, missing, octets, most; /* most: 0: DNS_ANSWERS_MAX */
 };
 
 /* Answers that belong to nobody: said where there is nothing to ask or no room to keep an answer. */
@@ -170,6 +170,11 @@ void dns_answers_free(struct dns_answers *set)
 	free(set);
 }
 
+void dns_answers_limit(struct dns_answers *set, size_t most)
+{
+	set->most = most < DNS_ANSWERS_MAX ? most : DNS_ANSWERS_MAX;
+}
+
 static uint32_t hash_of(struct str name, enum dns_type type)
 {
 	uint32_t h = 2166136261u ^ (uint32_t)type; /* FNV-1a; a set is small, collisions cost a comparison */
@@ -192,7 +197,7 @@ static struct question *find(const struct dns_answers *set, struct str name, enu
 /* A new question; NULL: full, or no memory. */
 static struct question *note(struct dns_answers *set, struct str name, enum dns_type type)
 {
-	if (set->n == DNS_ANSWERS_MAX)
+	if (set->n >= (set->most ? set->most : DNS_ANSWERS_MAX))
 		return NULL;
 	if (set->n == set->cap) {
 		size_t cap = set->cap ? 2 * set->cap : 16;

@@ -138,6 +138,10 @@ const struct dns_answer *dns_answers_get(struct dns_answers *set, struct str nam
 /* Only looks; notes nothing. */
 const struct dns_answer *dns_answers_peek(const struct dns_answers *set, struct str name, enum dns_type type);
 
+/* From now on no more than `most` different questions in all (0: DNS_ANSWERS_MAX): further ones are answered as by a full set, and not noted.
+ * For who shares a set among several evaluators, each with its part of a budget. */
+void dns_answers_limit(struct dns_answers *set, size_t most);
+
 /* For whoever resolves. The i-th of those missing, from 0, in the order they were asked for; false behind the last. name lives
  * as long as the set. Putting an answer takes it off the list (the next one moves up). */
 bool dns_answers_missing(const struct dns_answers *set, size_t i, struct str *ret_name, enum dns_type *ret_type);

@@ -3,11 +3,13 @@
  * beside them. For the laboratory of hostile DNS (hostile_dns.py). May not judge anything itself.
  *
  *     auth_asker SERVER TIMEOUT_MS LOOKUP_MS MESSAGE_MS QUERIES
- *     NAME spf IP HELO SENDER | NAME dkim FILE | NAME dmarc HEADERS-FILE | NAME iprev IP | NAME dns NAME TYPE          tabs between */
+ *     NAME spf IP HELO SENDER | NAME dkim FILE | NAME dmarc HEADERS-FILE | NAME iprev IP | NAME dns NAME TYPE
+ *     NAME verify IP HELO SENDER FILE          all of a message                                                      tabs between */
 #include "base/clock.h"
 #include "net/dns.h"
 #include "proto/auth/dmarc.h"
 #include "proto/auth/spf.h"
+#include "proto/auth/verify.h"
 #include "proto/dkim/dkim.h"
 #include "proto/dns/iprev.h"
 #include "proto/mail/split.h"
@@ -17,7 +19,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { FIELDS_MAX = 6, LATE_MAX = 1 << 20, TICK_MS = 2 };
+enum { FIELDS_MAX = 7, LATE_MAX = 1 << 20, TICK_MS = 2 };
 
 struct asker {
 	struct event_base *base;
@@ -44,6 +46,7 @@ struct one {
 	struct dmarc_author author;
 	struct dmarc_check dmarc;
 	struct dkim *dkim;
+	struct verify *verify;
 };
 
 static int64_t cpu(void)
@@ -80,6 +83,7 @@ static void end(struct one *o)
 	if (!--o->a->open)
 		event_base_loopbreak(o->a->base);
 	dkim_free(o->dkim);
+	verify_free(o->verify);
 	free(o->file);
 	free(o->line);
 	free(o);
@@ -91,6 +95,13 @@ static void done(void *arg, int rc, const struct dns_answers *set)
 	(void)set;
 	if (rc != DNS_DONE) {
 		head(o, "broken", "the evaluator gave up");
+	} else if (o->verify) {
+		const struct verify_verdict *r = verify_verdict(o->verify);
+		head(o, dmarc_result_name(r->dmarc->result), r->dmarc->reason);
+		printf(",\"done\":%s,\"spf\":\"%s\",\"helo\":\"%s\",\"dkim\":\"%s\",\"arc\":\"%s\",\"disposition\":\"%s\",\"temporary\":%s",
+		    verify_done(o->verify) ? "true" : "false", spf_result_name(r->spf->result), r->spf_helo ? spf_result_name(r->spf_helo->result) : "",
+		    dkim_result_name(verify_dkim_result(r)), r->arc ? dkim_result_name(r->arc->result) : "", dmarc_policy_name(r->disposition),
+		    verify_temporary(r) ? "true" : "false");
 	} else if (o->dkim) {
 		const struct arc_result *arc = dkim_arc(o->dkim);
 		head(o, dkim_n(o->dkim) ? dkim_result_name(dkim_signature(o->dkim, 0)->result) : "none", dkim_n(o->dkim) ? dkim_signature(o->dkim, 0)->reason : "");
@@ -153,9 +164,24 @@ static int set_up(struct one *o, char *const *v, size_t n)
 		o->arg = &o->iprev;
 		return o->iprev.ip_n ? 0 : -1;
 	}
-	if (n != 3 || load(o, v[2]))
+	bool all = strcmp(v[1], "verify") == 0;
+	if (n != (all ? 6 : 3) || load(o, v[n - 1]))
 		return -1;
 	mail_split(str_n(o->file, o->file_n), &cut);
+	if (all) {
+		struct verify_envelope e = { .helo = str_from(v[3]), .mail_from = str_from(v[4]), .receiver = STR("mx.example.test") };
+		int64_t began = cpu();
+		e.ip_n = address(v[2], e.ip);
+		o->verify = verify_new(&(struct verify_policy){ .spf = true, .dkim = true, .arc = true, .dmarc = true });
+		if (!e.ip_n || !o->verify || verify_envelope(o->verify, &e) || verify_headers(o->verify, cut.headers))
+			return -1;
+		verify_body(o->verify, cut.body.p, cut.body.n);
+		verify_body_end(o->verify);
+		o->cpu_us = o->worst_us = cpu() - began;
+		o->fn = verify_evaluate;
+		o->arg = o->verify;
+		return 0;
+	}
 	if (strcmp(v[1], "dkim") == 0) {
 		int64_t began = cpu();
 		if (!(o->dkim = dkim_new(&(struct dkim_policy){ .arc = true })) || dkim_headers(o->dkim, cut.headers))

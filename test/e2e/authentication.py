@@ -4,12 +4,11 @@ its state, and in the log."""
 import json
 import os
 import re
-import socket
 import statistics
-import stat
 import threading
 import time
 
+import authority
 import dnslab
 import pepsi
 import signer
@@ -22,11 +21,7 @@ with open(%r + "/" + str(json.loads(head)["id"]), "wb") as f:
     f.write(head)
 json.dump({"action": "accept"}, sys.stdout)
 """
-ZONE = """$ORIGIN test.
-$TTL 60
-@ IN SOA ns root 1 3600 600 86400 30
-@ IN NS ns
-ns IN A 127.0.0.1
+ZONE = """ns IN A 127.0.0.1
 client IN A 192.0.2.9
 client IN TXT "v=spf1 ip4:192.0.2.9 -all"
 liar IN A 192.0.2.99
@@ -41,47 +36,15 @@ open IN TXT "v=spf1 ?all"
 strict IN TXT "v=spf1 -all"
 loop IN TXT "v=spf1 include:loop.test -all"
 """
-REVERSE = """$ORIGIN 2.0.192.in-addr.arpa.
-$TTL 60
-@ IN SOA ns.test. root.test. 1 3600 600 86400 30
-@ IN NS ns.test.
-9 IN PTR client.test.
+REVERSE = """9 IN PTR client.test.
 10 IN PTR liar.test.
 """
 
 
-def strings(text):
-    return " ".join('"%s"' % text[i:i + 200] for i in range(0, len(text), 200))
-
-
 def nsd(t):
-    folder = os.path.join(t.dir, "nsd%d" % t.next_number())
-    os.mkdir(folder)
-    port = pepsi.free_port()
-    zone = ZONE + "".join("%s._domainkey.%s IN TXT %s\n" % (s, d, strings(signer.record(t, k))) for d, s, k in
+    zone = ZONE + "".join("%s._domainkey.%s IN TXT %s\n" % (s, d, authority.strings(signer.record(t, k))) for d, s, k in
                           (("pass", "s", "rsa2048"), ("pass", "e", "ed25519"), ("list", "l", "rsa2048"), ("stranger", "x", "rsa2048")))
-    for name, text in (("test", zone), ("2.0.192.in-addr.arpa", REVERSE)):
-        with open(os.path.join(folder, name), "w") as f:
-            f.write(text)
-    conf = os.path.join(folder, "nsd.conf")
-    with open(conf, "w") as f:
-        f.write('server:\n ip-address: 127.0.0.1@%d\n username: ""\n chroot: ""\n zonesdir: "%s"\n database: ""\n pidfile: "%s/nsd.pid"\n'
-                ' xfrdfile: "%s/xfrd"\n zonelistfile: "%s/zonelist"\n xfrdir: "%s"\n server-count: 1\nremote-control:\n control-enable: no\n'
-                'zone:\n name: "test"\n zonefile: "test"\nzone:\n name: "2.0.192.in-addr.arpa"\n zonefile: "2.0.192.in-addr.arpa"\n'
-                % (port, folder, folder, folder, folder, folder))
-    t.popen([pepsi.need("nsd"), "-d", "-c", conf], log=os.path.join(folder, "nsd.log"))
-
-    def answers():
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-            s.settimeout(1)
-            s.connect(("127.0.0.1", port))
-            try:
-                s.send(b"\0\1\0\0\0\1\0\0\0\0\0\0\4pass\4test\0\0\x10\0\1")
-                return b"spf1" in s.recv(2000)
-            except OSError:
-                return False
-    pepsi.wait_for("nsd answers", answers, 20)
-    return "127.0.0.1:%d" % port
+    return authority.start(t, {"test": zone, "2.0.192.in-addr.arpa": REVERSE})
 
 
 class World:
@@ -97,7 +60,7 @@ class World:
         os.chmod(command, 0o755)
         self.ports = {n: pepsi.free_port() for n in ("enforce", "later", "lmtp", "off", "before")}
         listeners = "".join("[listener-%s]\nBIND = 127.0.0.1:%d\nXCLIENT_FROM = 127.0.0.1\n%s\n" % (n, self.ports[n], o) for n, o in (
-            ("enforce", "SPF = enforce\nDKIM = enforce\nDMARC = enforce\nARC = enforce\nQUARANTINE_STAGE = aside\nARC_SEALERS = list.test\n"),
+            ("enforce", "SPF = enforce\nDKIM = enforce\nDMARC = enforce\nARC = enforce\nQUARANTINE_STAGE = aside\nARC_SEALERS = list.test\nRECEIVED_SPF = YES\n"),
             ("later", "SPF = enforce\nDMARC = enforce\nAUTHENTICATION_TEMPERROR = tempfail\nAUTHENTICATION_TIMEOUT = 3 s\n"),
             ("lmtp", "PROTOCOL = lmtp\nSPF = enforce\nDMARC = enforce\nDKIM = record\n"),
             ("off", "SPF = off\nDKIM = off\nARC = off\nDMARC = off\n"),
@@ -250,6 +213,7 @@ def what_is_enforced(t):
     # ARC: a list changed the message; its seal is on the list, the stranger's is not
     arc = signer.sign(t, mail(body="changed\r\n"), [("arc", "list.test", "l", "rsa2048", "dmarc=pass header.from=pass.test")])
     got, state, _ = w.sent(arc, "list@open.test", listener="enforce", ip="198.51.100.7", helo="nobody.test")
+    pepsi.check(b"Received-SPF: neutral (mx.example.test: ?all" in got.replace(b"\r\n\t", b" "), "Received-SPF: %r" % got[:1500])
     expect(got, "arc=pass (i=1)", "dmarc=fail (p=reject dis=none arc=override)")
     pepsi.check(state["auth"]["dmarc"]["override"]["comment"] == "arc=pass as[1].d=list.test as[1].s=l", state)
     arc = signer.sign(t, mail(body="changed\r\n"), [("arc", "stranger.test", "x", "rsa2048", "dmarc=pass header.from=pass.test")])

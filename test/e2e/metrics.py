@@ -1,6 +1,7 @@
 """/healthz and /metrics while mail flows, waits, bounces and is thrown away: the text is well-formed Prometheus, and
 accepted = delivered + bounced + discarded + in queue in every single answer; `pepsi status` agrees."""
 import re
+import socket
 import threading
 import time
 
@@ -78,4 +79,18 @@ def well_formed(t):
     d.stop()
 
 
-pepsi.main(__file__, [well_formed, balance_holds])
+def crowd_that_says_nothing(t):
+    """600 connections without a request: who asks is answered at once, and a connection that is used is not the one that gives way."""
+    d = pepsi.Pepsid(t, pepsi.smarthost("init", pepsi.free_port()) + pepsi.bounce())
+    crowd = [socket.create_connection(("127.0.0.1", d.http), 10) for _ in range(600)]
+    began = time.monotonic()
+    status, _ = d.http_get("/healthz")
+    took = time.monotonic() - began
+    pepsi.check(status == 200 and took < 0.5 * pepsi.SLACK, "/healthz beside 600 idle connections: %d after %.1f s" % (status, took))
+    pepsi.check(d.metrics()["pepsi_http_evicted_total"] >= 500, "nobody gave way")
+    for c in crowd:
+        c.close()
+    d.stop()
+
+
+pepsi.main(__file__, [well_formed, balance_holds, crowd_that_says_nothing])

@@ -89,9 +89,9 @@ def two_on_one_database(t):
 
 
 def database_frozen(t):
-    """The private cluster hangs (SIGSTOP): sessions get 4xx in finite time; on SIGCONT all is well again."""
+    """The private cluster hangs (SIGSTOP): sessions get 4xx after ADMISSION_TIMEOUT; on SIGCONT all is well again."""
     sink = pepsi.Sink(t)
-    d = pepsi.Pepsid(t, pepsi.smarthost("init", sink.port) + pepsi.bounce())
+    d = pepsi.Pepsid(t, pepsi.smarthost("init", sink.port) + pepsi.bounce(), more="[pepsi-postgres]\nADMISSION_TIMEOUT = 3 s\n")
     reactor, pids = d.reactor_pid(), d.postgres_pids()
     pepsi.check(len(pids) > 3, "no private cluster found")
     d.accept("sender@example.test", "rcpt@far.test", pepsi.message("before"))
@@ -105,6 +105,7 @@ def database_frozen(t):
         pepsi.check(400 <= code < 500, "frozen database: %d %s" % (code, text))
         s.close()
         pepsi.say("      frozen: %d after %.1f s" % (code, took))
+        pepsi.check(3 <= took < 20, "451 after %.1f s, with ADMISSION_TIMEOUT = 3 s" % took)
         # the reactor itself is not held up
         began = time.monotonic()
         s = pepsi.Smtp(d.port)
@@ -153,7 +154,7 @@ def next_hop_refusing(t):
 def next_hop_hanging(t):
     """The next hop takes the connection and says nothing more: given up after the timeout, retried, delivered."""
     sink = pepsi.Sink(t)
-    d = pepsi.Pepsid(t, pepsi.smarthost("init", sink.port, "CONNECT_TIMEOUT = 2 s\nCOMMAND_TIMEOUT = 2 s\nDATA_TIMEOUT = 2 s\nIDLE_TIMEOUT = 0 s\n") + pepsi.bounce())
+    d = pepsi.Pepsid(t, pepsi.smarthost("init", sink.port, "CONNECT_TIMEOUT = 1 s\nCOMMAND_TIMEOUT = 1 s\nDATA_TIMEOUT = 1 s\nIDLE_TIMEOUT = 0 s\n") + pepsi.bounce())
     for phase in ("banner", "rcpt", "eod"):
         sink.script = {phase: "hang"}
         ident = d.accept("sender@example.test", "rcpt@far.test", pepsi.message("hang-" + phase))

@@ -2,6 +2,7 @@
 handed back, sessions get 421; SIGHUP reloads, and a broken file changes nothing."""
 import os
 import signal
+import threading
 import time
 
 import pepsi
@@ -97,4 +98,37 @@ def reload_new_route(t):
     d.stop()
 
 
-pepsi.main(__file__, [queued_survives, stop_under_load, stop_with_hanging_hop, reload_new_route])
+def reload_beside_a_hanging_module(t):
+    """A module that hangs while it is asked for its options (10 s, then it is killed): meanwhile workers die and are started as ever."""
+    stages = os.path.join(os.path.dirname(pepsi.BIN), "test", "stages")
+    if not os.path.exists(os.path.join(stages, "pepsi-stage-bad-ctor-hang.so")):
+        raise pepsi.Skip("test/stages was not built")
+    sink = pepsi.Sink(t)
+    modules = "MODULE_PATH = %s:%s\n" % (stages, os.path.join(os.path.dirname(pepsi.BIN), "lib", "pepsi", "modules"))
+    d = pepsi.Pepsid(t, pepsi.smarthost("init", sink.port) + pepsi.bounce(), pepsi=modules)
+    d.accept("sender@example.test", "rcpt@far.test", pepsi.message("before"))
+    pepsi.wait_for("delivered", lambda: "before" in sink.tokens(), 10)
+    d.write_config(pepsi.smarthost("init", sink.port) + pepsi.bounce() + "[stage-odd]\nPROGRAM = pepsi-stage-bad-ctor-hang\n\n", pepsi=modules)
+    answer = []
+    asking = threading.Thread(target=lambda: answer.append(d.cli("reload")))
+    asking.start()
+    time.sleep(0.5)
+    pids = d.worker_pids("init")
+    pepsi.check(pids, "no worker")
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    pepsi.wait_for("the dead worker is noticed", lambda: not set(pids) & set(d.worker_pids("init")), 10)
+    d.accept("sender@example.test", "rcpt@far.test", pepsi.message("beside"))
+    pepsi.wait_for("mail flows", lambda: "beside" in sink.tokens(), 10)
+    pepsi.check(not answer, "the reload was over before: this shows nothing")
+    asking.join(60 * pepsi.PATIENCE)
+    pepsi.check(answer and answer[0][0] == 1 and "bad-ctor-hang" in answer[0][1] + answer[0][2], "the reload is refused, and says why: %s" % answer)
+    d.accept("sender@example.test", "rcpt@far.test", pepsi.message("after"))
+    pepsi.wait_for("mail flows on", lambda: "after" in sink.tokens(), 10)
+    # a stop does not wait for it
+    threading.Thread(target=lambda: d.cli("reload"), daemon=True).start()
+    time.sleep(0.5)
+    d.stop(8)
+
+
+pepsi.main(__file__, [queued_survives, stop_under_load, stop_with_hanging_hop, reload_new_route, reload_beside_a_hanging_module])

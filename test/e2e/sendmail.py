@@ -100,6 +100,17 @@ def programs(t):
     p.communicate(timeout=60)
     pepsi.check(p.returncode == 0, "-bs: exit %d" % p.returncode)
     s.arrived("bs@example.test", 1)
+    # all at once, by a program that waits for nothing: more commands than fit on the way, content that looks like commands, chunks
+    text = b"Subject: at once\r\n\r\n..\r\nQUIT\r\nDATA\r\n" + b"x" * 900 + b"\r\n"
+    say = b"EHLO me\r\n" + b"HELP\r\n" * 12000
+    for how in (b"DATA\r\n" + text * 100 + b".\r\n", b"BDAT 8\r\nSubject:BDAT 12 LAST\r\n x\r\n\r\nDATA\r\n"):
+        say += b"MAIL FROM:<bs@example.test>\r\nRCPT TO:<at-once@example.test>\r\n" + how
+    code, out, err = s.run("-bs", stdin=say + b"QUIT\r\n")
+    pepsi.check(code == 0 and out.count("queued as") == 2 and out.count("\n214 ") == 12000 and out.endswith("221 2.0.0 Bye\r\n"), "-bs at once: %d %s %s" % (code, out[-600:], err))
+    got = s.arrived("at-once@example.test", 2)
+    pepsi.check(any(m.endswith((text * 100).replace(b"\r\n..", b"\r\n.")) for m in got) and any(m.endswith(b"\r\nSubject: x\r\n\r\nDATA\r\n") for m in got), "-bs at once: %r" % [m[-300:] for m in got])
+    code, out, err = s.run("-bs", stdin=b"y" * 200000)
+    pepsi.check(code == 0 and "\r\n500 " in out, "-bs, a line without end: %d %s %s" % (code, out, err))
     # -bv
     code, out, err = s.run("-bv", "someone@example.test", "no one")
     pepsi.check(code == EX_DATAERR and "someone@example.test... deliverable" in out and "no one: no address" in err, "-bv: %d %r %r" % (code, out, err))

@@ -288,9 +288,16 @@ static void test_http_caps(void **state)
 	fixture_open(&f, true);
 	for (size_t i = 0; i <= ADMIN_HTTP_PER_ADDRESS; i++)
 		fds[i] = dial(&f, true);
-	collect(&f, fds[ADMIN_HTTP_PER_ADDRESS], &in, NULL, &eof);
+	/* who only sits there gives way, the one that sat longest, and who came last is answered */
+	collect(&f, fds[0], &in, NULL, &eof);
 	assert_int_equal(in.n, 0);
+	assert_true(eof);
 	assert_int_equal(f.a->http_peers, ADMIN_HTTP_PER_ADDRESS);
+	assert_int_equal(f.a->http_evicted, 1);
+	say(fds[ADMIN_HTTP_PER_ADDRESS], STR("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+	collect(&f, fds[ADMIN_HTTP_PER_ADDRESS], &in, "ok\n", &eof);
+	assert_non_null(strstr(buf_z(&in), "ok\n"));
+	buf_reset(&in);
 	for (size_t i = 0; i <= ADMIN_HTTP_PER_ADDRESS; i++)
 		close(fds[i]);
 	for (unsigned i = 0; i < 1000 && f.a->http_peers; i++)

@@ -196,6 +196,39 @@ static void largest(void **st)
 	}
 }
 
+/* What is done for each signature is bounded for all of them together: octets of header fields, and keys tried. */
+static void shared(void **st)
+{
+	static char zone[2000];
+	struct buf m = BUF_INIT(64 << 20);
+	size_t looked = 0, too_much = 0;
+	(void)st;
+	repeat(&m, SIGNATURE("from:x", ""), 10);
+	buf_addz(&m, "x:");
+	repeat(&m, " all work and no play\r\n", (1 << 20) / 23);
+	buf_addz(&m, "From: a@b\r\n\r\nx\r\n");
+	snprintf(zone, sizeof zone, "s._domainkey.example.org k=ed25519; %s", lab_p("ed25519"));
+	struct dkim *d = lab_verify(buf_str(&m), &(struct dkim_policy){ 0 }, zone, 65536);
+	for (size_t i = 0; i < dkim_n(d); i++) {
+		bool more = strstr(dkim_signature(d, i)->reason, "more header octets");
+		assert_true(!more || dkim_signature(d, i)->result == DKIM_POLICY);
+		looked += !more;
+		too_much += more;
+	}
+	assert_true(looked >= 3 && looked <= DKIM_HASHED_MAX >> 20 && looked + too_much == 10);
+	dkim_free(d);
+	buf_reset(&m);
+	/* four keys at the name, none of which is it: of fifty seals only the newest is tried */
+	snprintf(zone, sizeof zone, "s._domainkey.example.org k=ed25519; %s\ns._domainkey.example.org k=ed25519; %s\ns._domainkey.example.org v=DKIM1; k=ed25519; %s",
+	    lab_p("ed25519"), lab_p("ed25519"), lab_p("ed25519"));
+	arc_sets(&m, 10);
+	d = lab_verify(buf_str(&m), &(struct dkim_policy){ .arc = true }, zone, 65536);
+	assert_int_equal(dkim_arc(d)->result, DKIM_FAIL);
+	assert_int_equal(dkim_arc(d)->set[0].message, DKIM_NONE);
+	dkim_free(d);
+	buf_free(&m);
+}
+
 static int teardown(void **st)
 {
 	(void)st;
@@ -208,6 +241,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(linear),
 		cmocka_unit_test(largest),
+		cmocka_unit_test(shared),
 	};
 	return cmocka_run_group_tests(tests, NULL, teardown);
 }
