@@ -139,6 +139,8 @@ static const struct pepsi_option listener[] = {
 	    "shortest time after which a message may be wanted back if it is not delivered (RFC 2852)"),
 	LIST("AUTH", 0, NULL, "plain login scram-sha-256 scram-sha-256-plus oauthbearer xoauth2 external",
 	    "ways to sign in, inside TLS only; default: plain login scram-sha-256 scram-sha-256-plus for submission and submissions, else none"),
+	LIST("BACKENDS", 0, NULL, "table pam dovecot oauth certificate",
+	    "of the BACKENDS of [pepsi-signin], those that are asked about users of this listener, in the order that stands there; default: all"),
 	CHOICE("SENDER_OWNERSHIP", 0, "both", "both envelope header none",
 	    "of users who signed in: where only addresses of the account may stand: MAIL FROM (envelope), From, Sender, Resent-From and Resent-Sender (header)"),
 	BOOL("HIDE_CLIENT", 0, "NO", "submission, submissions: Received does not tell where a user's message came from; the log and the queue do"),
