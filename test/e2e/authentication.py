@@ -309,4 +309,5 @@ def when_the_dns_is_silent(t):
     w.d.stop()
 
 
-pepsi.main(__file__, [what_is_recorded, what_is_enforced, when_the_dns_is_silent])
+if __name__ == "__main__":
+    pepsi.main(__file__, [what_is_recorded, what_is_enforced, when_the_dns_is_silent])
