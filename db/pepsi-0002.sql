@@ -66,3 +66,79 @@ CREATE TABLE pepsi.submission (
     taken_at timestamptz NOT NULL DEFAULT now()
 );
 CREATE INDEX submission_taken_at ON pepsi.submission (taken_at);
+
+-- DMARC aggregate reports that are to go out: one line per policy domain, period and policy, which becomes one report; and its rows, as
+-- counted by the reactor. Written by dmarc_tally_put() (ingress) and by what pepsi-dmarc calls; nobody has a privilege on the tables.
+CREATE TABLE pepsi.dmarc_period (
+    id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    domain       text NOT NULL CHECK (octet_length(domain) BETWEEN 1 AND 253),  -- where the record was found
+    begin_at     timestamptz NOT NULL,
+    end_at       timestamptz NOT NULL CHECK (end_at > begin_at),
+    policy       text NOT NULL CHECK (octet_length(policy) <= 200),  -- as it was applied: "p=none sp=none …"
+    rows         integer NOT NULL DEFAULT 0,
+    messages     bigint NOT NULL DEFAULT 0,                      -- all of them
+    overflow     bigint NOT NULL DEFAULT 0,                      -- of these: without a row of their own, because there were too many rows
+    tries        integer NOT NULL DEFAULT 0,                     -- runs that could not send it yet
+    outcome      text CHECK (outcome IN ('sent', 'nowhere', 'excluded', 'expired')), -- null: it waits
+    why          text,
+    report_id    text UNIQUE,
+    sent_at      timestamptz,
+    destinations text[],
+    UNIQUE (domain, begin_at, policy)
+);
+CREATE INDEX dmarc_period_waiting ON pepsi.dmarc_period (end_at) WHERE outcome IS NULL;
+CREATE INDEX dmarc_period_end_at ON pepsi.dmarc_period (end_at);
+
+CREATE TABLE pepsi.dmarc_row (
+    period_id bigint NOT NULL REFERENCES pepsi.dmarc_period ON DELETE CASCADE,
+    digest    bytea NOT NULL CHECK (octet_length(digest) = 16),  -- of data as it came
+    data      jsonb NOT NULL,
+    messages  bigint NOT NULL CHECK (messages > 0),
+    PRIMARY KEY (period_id, digest)
+) WITH (fillfactor = 80);
+
+-- Which batch of counts came last from which life of a reactor: one that is sent again after a lost answer counts once.
+CREATE TABLE pepsi.dmarc_source (
+    source text PRIMARY KEY CHECK (octet_length(source) BETWEEN 1 AND 64),
+    seq    bigint NOT NULL,
+    at     timestamptz NOT NULL
+);
+
+-- Addresses that a report could not be delivered to: none are sent there until the time is over.
+CREATE TABLE pepsi.dmarc_muted (
+    address  text PRIMARY KEY CHECK (octet_length(address) BETWEEN 3 AND 320 AND address = lower(address)),
+    since    timestamptz NOT NULL DEFAULT now(),
+    until_at timestamptz NOT NULL,
+    why      text
+);
+
+-- DMARC aggregate reports of others about domains of ours, as pepsi-stage-dmarc-report took them. What stands there is what its sender says.
+CREATE TABLE pepsi.dmarc_received (
+    id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    domain      text NOT NULL,                                   -- whom it is about
+    org         text NOT NULL,                                   -- whose it is, by its own word
+    report_id   text NOT NULL,
+    begin_at    timestamptz NOT NULL,
+    end_at      timestamptz NOT NULL,
+    received_at timestamptz NOT NULL DEFAULT now(),
+    mail_domain text,                                            -- of the From of the message it came in
+    verified    boolean NOT NULL,                                -- that message passed DMARC
+    policy      jsonb NOT NULL,
+    info        jsonb NOT NULL,                                  -- email, contact, error, generator; rows that were left out
+    messages    bigint NOT NULL,
+    passed      bigint NOT NULL,                                 -- of these: DKIM or SPF aligned
+    UNIQUE (domain, org, report_id)
+);
+CREATE INDEX dmarc_received_at ON pepsi.dmarc_received (received_at);
+CREATE TABLE pepsi.dmarc_received_row (
+    received_id   bigint NOT NULL REFERENCES pepsi.dmarc_received ON DELETE CASCADE,
+    nth           integer NOT NULL,
+    source_ip     inet NOT NULL,
+    messages      bigint NOT NULL,
+    disposition   text NOT NULL,
+    dkim          boolean NOT NULL,                              -- aligned
+    spf           boolean NOT NULL,
+    header_from   text NOT NULL,
+    detail        jsonb NOT NULL,                                -- envelope, reasons, results
+    PRIMARY KEY (received_id, nth)
+);

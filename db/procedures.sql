@@ -939,6 +939,216 @@ BEGIN
     RETURN n;
 END $$;
 
+-- ---------------------------------------------------------------------------------------------- DMARC reports
+-- All run with the owner's rights: nobody has a privilege on the tables. What pepsi-dmarc asks for comes as one JSON object and goes back
+-- as JSON; a member that is absent does not select.
+
+-- Counts of the reactor, as parallel arrays; an empty p_data counts messages that have no row of their own. Each batch of a source once: one with a
+-- p_seq that was there does nothing. At most p_max_rows rows of a period, and p_max_periods that wait; what is beyond the rows is counted as
+-- overflow. Returns how many messages could be counted nowhere (too many periods, or a report that has gone out already).
+CREATE FUNCTION pepsi.dmarc_tally_put(p_source text, p_seq bigint, p_max_rows integer, p_max_periods integer, p_begin timestamptz[],
+    p_end timestamptz[], p_domain text[], p_policy text[], p_data text[], p_messages bigint[]) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    r record;
+    p record;
+    waiting integer;
+    lost bigint := 0;
+    extra integer;
+    over bigint;
+    d bytea;
+BEGIN
+    INSERT INTO pepsi.dmarc_source AS o VALUES (p_source, p_seq, now())
+        ON CONFLICT (source) DO UPDATE SET seq = excluded.seq, at = excluded.at WHERE o.seq < excluded.seq;
+    IF NOT FOUND THEN
+        RETURN 0;
+    END IF;
+    DELETE FROM pepsi.dmarc_source WHERE at < now() - interval '2 days';
+    SELECT count(*) INTO waiting FROM (SELECT FROM pepsi.dmarc_period WHERE outcome IS NULL LIMIT p_max_periods) w;
+    FOR r IN SELECT * FROM unnest(p_begin, p_end, p_domain, p_policy, p_data, p_messages) t(begin_at, end_at, domain, policy, data, n) LOOP
+        SELECT id, rows, outcome INTO p FROM pepsi.dmarc_period q
+            WHERE q.domain = r.domain AND q.begin_at = r.begin_at AND q.policy = r.policy FOR UPDATE;
+        IF NOT FOUND AND waiting < p_max_periods THEN
+            INSERT INTO pepsi.dmarc_period (domain, begin_at, end_at, policy) VALUES (r.domain, r.begin_at, r.end_at, r.policy)
+                RETURNING id, rows, outcome INTO p;
+            waiting := waiting + 1;
+        END IF;
+        IF p.id IS NULL OR p.outcome IS NOT NULL THEN
+            lost := lost + r.n;
+            CONTINUE;
+        END IF;
+        extra := 0;
+        over := 0;
+        IF r.data = '' THEN
+            over := r.n;
+        ELSE
+            d := substring(sha256(convert_to(r.data, 'UTF8')) FOR 16);
+            UPDATE pepsi.dmarc_row SET messages = messages + r.n WHERE period_id = p.id AND digest = d;
+            IF NOT FOUND AND p.rows < p_max_rows THEN
+                INSERT INTO pepsi.dmarc_row VALUES (p.id, d, r.data::jsonb, r.n);
+                extra := 1;
+            ELSIF NOT FOUND THEN
+                over := r.n;
+            END IF;
+        END IF;
+        UPDATE pepsi.dmarc_period SET messages = messages + r.n, rows = rows + extra, overflow = overflow + over WHERE id = p.id;
+    END LOOP;
+    RETURN lost;
+END $$;
+
+-- One line of dmarc_period, as pepsi-dmarc shows it.
+CREATE FUNCTION pepsi.dmarc_period_json(p pepsi.dmarc_period) RETURNS jsonb
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT jsonb_strip_nulls(jsonb_build_object('id', p.id, 'domain', p.domain, 'begin', extract(epoch FROM p.begin_at)::bigint,
+        'end', extract(epoch FROM p.end_at)::bigint, 'policy', p.policy, 'rows', p.rows, 'messages', p.messages, 'overflow', p.overflow,
+        'tries', p.tries, 'outcome', coalesce(p.outcome, CASE WHEN p.end_at > now() THEN 'counting' ELSE 'waiting' END), 'why', p.why,
+        'report_id', p.report_id, 'sent', extract(epoch FROM p.sent_at)::bigint, 'destinations', to_jsonb(p.destinations)))
+$$;
+
+-- Reports whose period is over: {"grace": seconds, "limit": n, "day": "2026-11-30"}, oldest first.
+CREATE FUNCTION pepsi.dmarc_due(p jsonb) RETURNS jsonb
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce(jsonb_agg(pepsi.dmarc_period_json(w) ORDER BY w.end_at, w.id), '[]') FROM (
+        SELECT * FROM pepsi.dmarc_period d WHERE d.outcome IS NULL AND d.end_at <= now() - make_interval(secs => (p ->> 'grace')::integer)
+            AND (p ->> 'day' IS NULL OR (d.begin_at AT TIME ZONE 'UTC')::date = (p ->> 'day')::date)
+        ORDER BY d.end_at, d.id LIMIT (p ->> 'limit')::integer) w
+$$;
+
+-- {"domain": d, "day": …, "id": n, "limit": n}: the latest first, and addresses that are muted.
+CREATE FUNCTION pepsi.dmarc_list(p jsonb) RETURNS jsonb
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT jsonb_build_object('reports', (SELECT coalesce(jsonb_agg(pepsi.dmarc_period_json(w) ORDER BY w.end_at DESC, w.domain, w.id), '[]') FROM (
+        SELECT * FROM pepsi.dmarc_period d WHERE (p ->> 'domain' IS NULL OR d.domain = lower(p ->> 'domain')) AND (p ->> 'id' IS NULL OR d.id = (p ->> 'id')::bigint)
+            AND (p ->> 'day' IS NULL OR (d.begin_at AT TIME ZONE 'UTC')::date = (p ->> 'day')::date)
+        ORDER BY d.end_at DESC, d.domain, d.id LIMIT (p ->> 'limit')::integer) w),
+        'muted', (SELECT coalesce(jsonb_agg(jsonb_strip_nulls(jsonb_build_object('address', m.address, 'until', extract(epoch FROM m.until_at)::bigint,
+            'why', m.why)) ORDER BY m.address), '[]') FROM (SELECT * FROM pepsi.dmarc_muted WHERE until_at > now() ORDER BY address LIMIT 100000) m))
+$$;
+
+-- {"id": n, "limit": n}: [{"messages": n, "data": {…}}], those with most messages first.
+CREATE FUNCTION pepsi.dmarc_rows(p jsonb) RETURNS jsonb
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce(jsonb_agg(jsonb_build_object('messages', w.messages, 'data', w.data) ORDER BY w.messages DESC, w.digest), '[]') FROM (
+        SELECT * FROM pepsi.dmarc_row r WHERE r.period_id = (p ->> 'id')::bigint ORDER BY r.messages DESC, r.digest LIMIT (p ->> 'limit')::integer) w
+$$;
+
+-- {"id": n, "outcome": "nowhere", "why": …}; without outcome: not now, it waits on. Says whether it still waited.
+CREATE FUNCTION pepsi.dmarc_done(p jsonb) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    UPDATE pepsi.dmarc_period SET tries = tries + 1, why = p ->> 'why', outcome = p ->> 'outcome' WHERE id = (p ->> 'id')::bigint AND outcome IS NULL;
+    RETURN to_jsonb(FOUND);
+END $$;
+
+-- The report of a period, as messages (one for each recipient, with headers of its own): all of them into the queue and the period marked, or nothing:
+-- null when another run was faster.
+CREATE FUNCTION pepsi.dmarc_enqueue(p_id bigint, p_report_id text, p_stage text, p_mail_from text, p_rcpts text[], p_headers bytea[], p_body bytea,
+    p_state jsonb) RETURNS bigint[]
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE ids bigint[] := '{}';
+BEGIN
+    UPDATE pepsi.dmarc_period SET outcome = 'sent', tries = tries + 1, why = NULL, report_id = p_report_id, sent_at = now(), destinations = p_rcpts
+        WHERE id = p_id AND outcome IS NULL;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    FOR i IN 1 .. cardinality(p_rcpts) LOOP
+        ids := ids || pepsi.workqueue_inject(p_stage, p_mail_from, p_rcpts[i:i], p_headers[i], p_body, p_state);
+    END LOOP;
+    RETURN ids;
+END $$;
+
+-- A notice of failure came for copy p_nth of a report: nothing more goes to that address for p_days. Only who got the report knows its id.
+-- Returns the address; null: no such report.
+CREATE FUNCTION pepsi.dmarc_mute(p_report_id text, p_nth integer, p_days integer, p_why text) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE a text;
+BEGIN
+    SELECT lower(destinations[p_nth]) INTO a FROM pepsi.dmarc_period WHERE report_id = p_report_id;
+    IF a IS NOT NULL AND p_days > 0 THEN
+        INSERT INTO pepsi.dmarc_muted VALUES (a, now(), now() + make_interval(days => p_days), p_why)
+            ON CONFLICT (address) DO UPDATE SET until_at = excluded.until_at, why = excluded.why;
+    END IF;
+    RETURN a;
+END $$;
+
+-- {"address": a}: says whether it was muted.
+CREATE FUNCTION pepsi.dmarc_unmute(p jsonb) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    DELETE FROM pepsi.dmarc_muted WHERE address = lower(p ->> 'address');
+    RETURN to_jsonb(FOUND);
+END $$;
+
+-- {"keep": seconds, "expire": seconds}: what is older than that goes; what waits for longer than expire will not be sent any more.
+CREATE FUNCTION pepsi.dmarc_sweep(p jsonb) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    gone integer;
+    expired integer;
+BEGIN
+    DELETE FROM pepsi.dmarc_period WHERE end_at < now() - make_interval(secs => (p ->> 'keep')::integer);
+    GET DIAGNOSTICS gone = ROW_COUNT;
+    UPDATE pepsi.dmarc_period SET outcome = 'expired' WHERE outcome IS NULL AND end_at < now() - make_interval(secs => (p ->> 'expire')::integer);
+    GET DIAGNOSTICS expired = ROW_COUNT;
+    DELETE FROM pepsi.dmarc_muted WHERE until_at <= now();
+    RETURN jsonb_build_object('gone', gone, 'expired', expired);
+END $$;
+
+-- A report that came: {"domain", "org", "report_id", "begin", "end", "mail_domain", "verified", "policy": {…}, "info": {…}, "rows": [{"ip",
+-- "messages", "disposition", "dkim", "spf", "header_from", "detail": {…}}], "keep": seconds, "most": n}. "stored"; "duplicate": this domain has one with
+-- that id from that organisation; "full": so many came within a day.
+CREATE FUNCTION pepsi.dmarc_received_add(p jsonb) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE new_id bigint;
+BEGIN
+    DELETE FROM pepsi.dmarc_received WHERE received_at < now() - make_interval(secs => (p ->> 'keep')::integer);
+    IF EXISTS (SELECT FROM pepsi.dmarc_received WHERE domain = p ->> 'domain' AND org = p ->> 'org' AND report_id = p ->> 'report_id') THEN
+        RETURN 'duplicate';
+    END IF;
+    IF (SELECT count(*) FROM (SELECT FROM pepsi.dmarc_received WHERE received_at > now() - interval '1 day' LIMIT (p ->> 'most')::integer) d) >= (p ->> 'most')::integer THEN
+        RETURN 'full';
+    END IF;
+    INSERT INTO pepsi.dmarc_received (domain, org, report_id, begin_at, end_at, mail_domain, verified, policy, info, messages, passed)
+    SELECT p ->> 'domain', p ->> 'org', p ->> 'report_id', to_timestamp((p ->> 'begin')::bigint), to_timestamp((p ->> 'end')::bigint),
+        nullif(p ->> 'mail_domain', ''), (p ->> 'verified')::boolean, p -> 'policy', p -> 'info', coalesce(sum((r ->> 'messages')::bigint), 0),
+        coalesce(sum((r ->> 'messages')::bigint) FILTER (WHERE (r ->> 'dkim')::boolean OR (r ->> 'spf')::boolean), 0)
+    FROM jsonb_array_elements(p -> 'rows') r
+    ON CONFLICT DO NOTHING RETURNING id INTO new_id;
+    IF new_id IS NULL THEN
+        RETURN 'duplicate';
+    END IF;
+    INSERT INTO pepsi.dmarc_received_row
+    SELECT new_id, o, (r ->> 'ip')::inet, (r ->> 'messages')::bigint, r ->> 'disposition', (r ->> 'dkim')::boolean, (r ->> 'spf')::boolean,
+        r ->> 'header_from', r -> 'detail'
+    FROM jsonb_array_elements(p -> 'rows') WITH ORDINALITY t(r, o);
+    RETURN 'stored';
+END $$;
+
+-- {"domain": d, "since": "2026-11-01", "limit": n}: by domain; by source, those with most failures first; the reports.
+CREATE FUNCTION pepsi.dmarc_received_summary(p jsonb) RETURNS jsonb
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    WITH r AS (SELECT * FROM pepsi.dmarc_received d WHERE (p ->> 'domain' IS NULL OR d.domain = lower(p ->> 'domain'))
+            AND (p ->> 'since' IS NULL OR d.end_at >= (p ->> 'since')::date::timestamp AT TIME ZONE 'UTC')),
+        w AS (SELECT r.domain, x.* FROM r JOIN pepsi.dmarc_received_row x ON x.received_id = r.id)
+    SELECT jsonb_build_object(
+        'domains', (SELECT coalesce(jsonb_agg(to_jsonb(d) ORDER BY d.messages DESC, d.domain), '[]') FROM (
+            SELECT r.domain, count(*) AS reports, count(DISTINCT r.org) AS organisations, sum(r.messages)::bigint AS messages, sum(r.passed)::bigint AS passed,
+                (SELECT coalesce(sum(w.messages), 0)::bigint FROM w WHERE w.domain = r.domain AND w.disposition = 'quarantine') AS quarantined,
+                (SELECT coalesce(sum(w.messages), 0)::bigint FROM w WHERE w.domain = r.domain AND w.disposition = 'reject') AS rejected,
+                extract(epoch FROM min(r.begin_at))::bigint AS "begin", extract(epoch FROM max(r.end_at))::bigint AS "end"
+            FROM r GROUP BY r.domain) d),
+        'sources', (SELECT coalesce(jsonb_agg(to_jsonb(s) ORDER BY s.failed DESC, s.messages DESC, s.domain, s.ip), '[]') FROM (
+            SELECT w.domain, host(w.source_ip) AS ip, sum(w.messages)::bigint AS messages, sum(w.messages) FILTER (WHERE w.dkim OR w.spf) IS NULL AS never_passed,
+                coalesce(sum(w.messages) FILTER (WHERE w.dkim), 0)::bigint AS dkim, coalesce(sum(w.messages) FILTER (WHERE w.spf), 0)::bigint AS spf,
+                coalesce(sum(w.messages) FILTER (WHERE NOT w.dkim AND NOT w.spf), 0)::bigint AS failed
+            FROM w GROUP BY w.domain, w.source_ip ORDER BY failed DESC, messages DESC, w.domain, ip LIMIT (p ->> 'limit')::integer) s),
+        'reports', (SELECT coalesce(jsonb_agg(to_jsonb(q) ORDER BY q."end" DESC, q.org, q.report_id), '[]') FROM (
+            SELECT r.domain, r.org, r.report_id, r.verified, r.mail_domain, extract(epoch FROM r.begin_at)::bigint AS "begin",
+                extract(epoch FROM r.end_at)::bigint AS "end", extract(epoch FROM r.received_at)::bigint AS received, r.messages, r.passed, r.policy, r.info
+            FROM r ORDER BY r.end_at DESC, r.org, r.report_id LIMIT (p ->> 'limit')::integer) q))
+$$;
+
 -- ---------------------------------------------------------------------------------------------- pepsi-failure-bouncer
 
 -- Texts that may be anything become NULL where they are no time, no address.

@@ -38,6 +38,11 @@ const struct cli_opt_info cli_opts[CLI_N_OPTS] = {
 	[CLI_RECIPIENTS_PER_HOUR] = { "recipients-per-hour", 0, "N", "limit" },
 	[CLI_RECIPIENTS_PER_DAY] = { "recipients-per-day", 0, "N", "limit" },
 	[CLI_DIRECT] = { "direct", 0, NULL, "ask with a resolver of its own, as the configuration says, not through pepsid" },
+	[CLI_DOMAIN] = { "domain", 0, "DOMAIN", "only reports about this domain" },
+	[CLI_DAY] = { "day", 0, "DATE", "only periods that began on this day (UTC): 2026-11-30" },
+	[CLI_SINCE] = { "since", 0, "DATE", "only reports whose period ended on this day or later" },
+	[CLI_DRY_RUN] = { "dry-run", 0, NULL, "look everything up and write every report, but send and change nothing" },
+	[CLI_XML] = { "xml", 0, NULL, "the report itself, as it would be sent" },
 };
 
 static int fail(char *err, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));

@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "cli/cli.h"
 #include "cli_internal.h"
+#include "tool_dmarc.h"
 #include "tool_sendmail.h"
 
 #include <errno.h>
@@ -28,6 +29,12 @@ const struct cli_tool cli_tools[] = {
 	{ "worker", NULL, 0, 1, 1, tool_worker, "STAGE", "run one worker by hand: ids on standard input" },
 	{ "failure-bouncer", NULL, CLI_BIT(CLI_ONCE) | CLI_BIT(CLI_FAILED_ONLY) | CLI_BIT(CLI_TIMEOUT_ONLY), 0, 0,
 	    tool_failure_bouncer, "", "move failed messages to the bounce stage; a service, unless --once" },
+	{ "dmarc", "list", CLI_BIT(CLI_DOMAIN) | CLI_BIT(CLI_DAY) | CLI_BIT(CLI_LIMIT), 0, 0, tool_dmarc_list, "", "DMARC reports to others: counting, waiting, sent; muted addresses" },
+	{ "dmarc", "show", CLI_BIT(CLI_XML), 1, 1, tool_dmarc_show, "ID", "what is in one of them" },
+	{ "dmarc", "send", CLI_BIT(CLI_DAY) | CLI_BIT(CLI_DRY_RUN), 0, 0, tool_dmarc_send, "", "send those whose period is over" },
+	{ "dmarc", "received", CLI_BIT(CLI_DOMAIN) | CLI_BIT(CLI_SINCE) | CLI_BIT(CLI_LIMIT), 0, 0, tool_dmarc_received, "",
+	    "what others report about our domains" },
+	{ "dmarc", "unmute", 0, 1, 1, tool_dmarc_unmute, "ADDRESS", "send reports to an address again that one came back from" },
 	{ "account", "add", CLI_ACCOUNT | CLI_BIT(CLI_PASSWORD_STDIN) | CLI_BIT(CLI_NO_PASSWORD), 1, 1, tool_account_add, "NAME",
 	    "a new account that may sign in to send mail" },
 	{ "account", "list", 0, 0, 0, tool_account_list, "", "list the accounts" },
@@ -167,7 +174,7 @@ static int setup_log(const struct cli *c)
 {
 	/* a tool speaks through its output; a worker by hand is watched, and the bouncer is a service */
 	int (*run)(struct cli *) = c->args.tool ? c->args.tool->run : NULL;
-	enum log_level level = run == tool_worker || run == tool_failure_bouncer ? LOG_LV_INFO : LOG_LV_WARN;
+	enum log_level level = run == tool_worker || run == tool_failure_bouncer || run == tool_dmarc_send ? LOG_LV_INFO : LOG_LV_WARN;
 	const char *text = c->args.value[CLI_LOG];
 	if (text && log_level_parse(str_from(text), &level))
 		return cli_usage(c, "--log: \"%s\" is not error, warn, info, debug or trace", text);

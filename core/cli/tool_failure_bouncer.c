@@ -7,20 +7,13 @@
  * waits will be MIN_AGE old: that sets the alarm. A notification sets it, too, if it would ring later than MIN_AGE from now. */
 #include "base/clock.h"
 #include "base/log.h"
-#include "cli_internal.h"
-#include "config/schema.h"
+#include "service.h"
 #include "store/bounce.h"
-#include "store/cluster.h"
 
-#include <errno.h>
 #include <event2/event.h>
-#include <grp.h>
 #include <inttypes.h>
-#include <pwd.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
-#include <unistd.h>
 
 #define SECTION "pepsi-failure-bouncer"
 
@@ -37,7 +30,7 @@ struct bouncer {
 	const struct cli *cli;
 	bool once;
 	struct store_bounce_rule rule;
-	char conninfo[1024];
+	char conninfo[SERVICE_CONNINFO_SIZE];
 	struct event_base *base;
 	struct store_conn *work, *ears; /* ears: NULL with --once */
 	struct event *alarm, *grace, *on_int, *on_term;
@@ -49,104 +42,6 @@ struct bouncer {
 	int64_t waiting;
 	int rc;
 };
-
-/* ---- what it is to do */
-
-static char *word_array(const char *text, const struct str **ret, size_t *ret_n)
-{
-	char *copy = strdup(text ? text : "");
-	size_t room = copy ? strlen(copy) / 2 + 1 : 0;
-	struct str *words = copy ? calloc(room, sizeof *words) : NULL, rest = str_from(copy);
-	*ret_n = 0;
-	if (!words) {
-		free(copy);
-		return NULL;
-	}
-	while (*ret_n < room && str_word(&rest, " \t", &words[*ret_n]))
-		++*ret_n;
-	*ret = words;
-	return copy;
-}
-
-/* The configuration as a whole must be right: a MIN_AGE that does not parse must not become the default. */
-static struct config *load(const struct cli *c)
-{
-	struct config_faults *faults = config_faults_new();
-	struct config *conf = faults ? cli_config_load(c, faults) : NULL;
-	if (conf)
-		schema_check(conf, NULL, NULL, faults);
-	if (conf && config_faults_n(faults, false)) {
-		for (size_t i = 0; i < config_faults_n(faults, true); i++) {
-			const struct config_fault *f = config_faults_at(faults, i);
-			struct buf line = BUF_INIT(64 * 1024);
-			config_fault_print(f, &line);
-			if (!f->warning) {
-				cli_text_print(stderr, str_trim(buf_str(&line)));
-				putc('\n', stderr);
-			}
-			buf_free(&line);
-		}
-		config_free(conf);
-		conf = NULL;
-	}
-	config_faults_free(faults);
-	return conf;
-}
-
-static int set_conninfo(struct bouncer *b, const struct config *conf)
-{
-	const char *given = config_str(conf, "pepsi-postgres", "CONFIG");
-	struct cluster_paths paths;
-	char err[300] = "[pepsi] STATE_DIR is not usable";
-	if (given && *given) {
-		if ((size_t)snprintf(b->conninfo, sizeof b->conninfo, "%s", given) >= sizeof b->conninfo)
-			return cli_fail("[pepsi-postgres] CONFIG is longer than %zu octets", sizeof b->conninfo - 1);
-		return CLI_DONE;
-	}
-	char *state = config_path(conf, "pepsi", "STATE_DIR");
-	int rc = state ? cluster_paths_set(&paths, state, err, sizeof err) : -1;
-	free(state);
-	if (rc)
-		return cli_fail("the private database: %s", err);
-	cluster_conninfo(&paths, b->conninfo, sizeof b->conninfo);
-	return CLI_DONE;
-}
-
-static void drop_fail(const char *name)
-{
-	cli_fail("cannot become the account %s: %s", name, strerror(errno));
-}
-
-/* root has no role in the database: on as the account that owns the queue. Nothing is left to go back with. */
-static int leave_root(const char *name)
-{
-	struct passwd *pw = geteuid() == 0 ? getpwnam(name) : NULL;
-	uid_t r, e, s;
-	if (geteuid() != 0)
-		return CLI_DONE;
-	if (!pw) {
-		log_warn(NULL, "event=no-account account=%s text=\"there is no such account: going on as root\"", log_qz(name));
-		return CLI_DONE;
-	}
-	if (initgroups(pw->pw_name, pw->pw_gid) || setresgid(pw->pw_gid, pw->pw_gid, pw->pw_gid) ||
-	    setresuid(pw->pw_uid, pw->pw_uid, pw->pw_uid)) {
-		drop_fail(name);
-		return CLI_FAILED;
-	}
-	if (getresuid(&r, &e, &s) || r != pw->pw_uid || e != pw->pw_uid || s != pw->pw_uid || (pw->pw_uid && setuid(0) == 0)) {
-		errno = EPERM;
-		drop_fail(name);
-		return CLI_FAILED;
-	}
-	/* libpq looks for certificates and passwords below HOME, and takes a folder it may not enter for an error */
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || setenv("HOME", pw->pw_dir, 1) || setenv("USER", pw->pw_name, 1) ||
-	    setenv("LOGNAME", pw->pw_name, 1)) {
-		drop_fail(name);
-		return CLI_FAILED;
-	}
-	log_debug(NULL, "event=account account=%s", log_qz(pw->pw_name));
-	return CLI_DONE;
-}
 
 /* ---- waiting */
 
@@ -392,7 +287,7 @@ int tool_failure_bouncer(struct cli *c)
 		cli_fail("out of memory");
 		goto out;
 	}
-	if (!(conf = load(c)))
+	if (!(conf = service_config(c)))
 		goto out;
 	bounce = config_str(conf, SECTION, "BOUNCE_STAGE");
 	if (!bounce || !*bounce) {
@@ -403,7 +298,7 @@ int tool_failure_bouncer(struct cli *c)
 	b->once = c->args.set & CLI_BIT(CLI_ONCE);
 	stage = strdup(bounce);
 	account = strdup(config_str(conf, "pepsi", "USER"));
-	words = word_array(config_str(conf, "pepsi", "RELAY_NETWORKS"), &b->rule.networks, &b->rule.n_networks);
+	words = service_words(config_str(conf, "pepsi", "RELAY_NETWORKS"), &b->rule.networks, &b->rule.n_networks);
 	if (!stage || !account || !words) {
 		cli_fail("out of memory");
 		goto out;
@@ -413,7 +308,7 @@ int tool_failure_bouncer(struct cli *c)
 	b->rule.timeout = !(c->args.set & CLI_BIT(CLI_FAILED_ONLY));
 	b->rule.min_age_us = config_int(conf, SECTION, "MIN_AGE") * US_PER_S;
 	b->rule.unauthenticated = config_int(conf, SECTION, "BOUNCE_UNAUTHENTICATED");
-	if (leave_root(account) || set_conninfo(b, conf))
+	if (service_leave_root(account) || service_conninfo(conf, b->conninfo))
 		goto out;
 	config_free(conf); /* and with it the secrets that are not needed any more */
 	conf = NULL;

@@ -161,6 +161,16 @@ static void print_authentication(struct json_object *ingress)
 		print_counts("authors", o, keys, sizeof keys / sizeof *keys);
 }
 
+/* What is counted for DMARC reports to others. */
+static void print_dmarc(struct json_object *ingress)
+{
+	static const char *const keys[] = { "counted", "overflow", "lost", "lines", "failures" };
+	struct json_object *o = NULL, *on = NULL;
+	if (json_object_object_get_ex(ingress, "dmarc_counts", &o) && json_object_is_type(o, json_type_object) && json_object_object_get_ex(o, "on", &on) &&
+	    json_object_get_boolean(on))
+		print_counts("reports", o, keys, sizeof keys / sizeof *keys);
+}
+
 static void print_dns(struct json_object *dns)
 {
 	struct json_object *servers = NULL;
@@ -208,6 +218,7 @@ static void print_status(struct json_object *o)
 		print_before(ingress);
 		print_abuse(ingress);
 		print_authentication(ingress);
+		print_dmarc(ingress);
 		print_certificates(ingress);
 	}
 	if (json_object_object_get_ex(o, "dns", &dns) && json_object_is_type(dns, json_type_object))

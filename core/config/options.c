@@ -139,6 +139,8 @@ static const struct pepsi_option listener[] = {
 	    "shortest time after which a message may be wanted back if it is not delivered (RFC 2852)"),
 	LIST("AUTH", 0, NULL, "plain login scram-sha-256 scram-sha-256-plus oauthbearer xoauth2 external",
 	    "ways to sign in, inside TLS only; default: plain login scram-sha-256 scram-sha-256-plus for submission and submissions, else none"),
+	LIST("BACKENDS", 0, NULL, "table pam dovecot oauth certificate",
+	    "of the BACKENDS of [pepsi-signin], those that are asked about users of this listener, in the order that stands there; default: all"),
 	CHOICE("SENDER_OWNERSHIP", 0, "both", "both envelope header none",
 	    "of users who signed in: where only addresses of the account may stand: MAIL FROM (envelope), From, Sender, Resent-From and Resent-Sender (header)"),
 	BOOL("HIDE_CLIENT", 0, "NO", "submission, submissions: Received does not tell where a user's message came from; the log and the queue do"),
@@ -287,6 +289,26 @@ static const struct pepsi_option failure_bouncer[] = {
 	    "sender was forged (backscatter)"),
 };
 
+static const struct pepsi_option pepsi_dmarc[] = {
+	BOOL("REPORTS", 0, "NO", "count what was judged by the DMARC policies of domains that ask for reports, and let pepsi-dmarc send them aggregate reports (RFC 9990)"),
+	STRING("ORG_NAME", 0, NULL, "whose reports they are, for people; default: HOSTNAME"),
+	STRING("CONTACT", SCHEMA_F_MAILBOX, NULL, "address of somebody to ask about them; default: postmaster at the domain of FROM"),
+	STRING("CONTACT_INFO", 0, NULL, "more about that: an address of a web page"),
+	STRING("FROM", SCHEMA_F_MAILBOX, NULL, "sender of reports, in the envelope and in From. Its domain needs SPF or DKIM that passes DMARC; what comes back there should lead to "
+	    "pepsi-stage-dmarc-report. Needed to send"),
+	STRING("REPORT_ADDRESS", SCHEMA_F_MAILBOX, NULL, "address in rua of your own domains. What comes there is not counted: else two senders of reports would report each other's "
+	    "reports for ever. Default: FROM"),
+	STAGE("STAGE", 0, "where reports begin their way out; default: init"),
+	DURATION("INTERVAL", 0, "1 d", HOUR, DAY, "what one report covers, counted from midnight UTC; a day is what RFC 9990 expects"),
+	SIZE("MAX_SIZE", 0, "5 MiB", 16 * KIB, 100 * MIB, "longest message of a report; of a longer one the rows with the fewest messages are left out, and the report says so"),
+	INT("MAX_ROWS", 0, "10000", 100, 1000000, "rows of one report; messages beyond them are told as a number"),
+	INT("MAX_DOMAINS", 0, "20000", 10, 1000000, "reports that wait at most; what is counted beyond them is lost, and said in the log"),
+	INT("MAX_REPORTS", 0, "2000", 1, 1000000, "reports sent in one run of pepsi-dmarc send"),
+	LIST("EXCLUDE", SCHEMA_F_DOMAINS, NULL, NULL, "domains that get no reports, whether they are the reported or the address's; *.example.org stands for subdomains"),
+	DURATION("EXPIRE", 0, "3 d", HOUR, 30 * DAY, "a report that could not be sent so long after its period is given up"),
+	DURATION("KEEP", 0, "14 d", DAY, 366 * DAY, "how long pepsi-dmarc list and show know it"),
+};
+
 static const struct pepsi_option pepsi_dns[] = {
 	CHOICE("BACKEND", 0, "servers", "servers libunbound", "who resolves: servers, which should validate DNSSEC (SERVERS, RESOLV_CONF); or libunbound in a child "
 	    "process of pepsid, from the root and validating"),
@@ -342,6 +364,7 @@ static const struct schema_section sections[] = {
 	{ "pepsi-signin", pepsi_signin, COUNT(pepsi_signin), "Who may sign in to send mail, and how much. The accounts themselves: pepsi-account(1)." },
 	{ "pepsi-httpd", pepsi_httpd, COUNT(pepsi_httpd), "Health and metrics over HTTP." },
 	{ "pepsi-failure-bouncer", failure_bouncer, COUNT(failure_bouncer), "Bouncing of failed messages, by pepsi-failure-bouncer." },
+	{ "pepsi-dmarc", pepsi_dmarc, COUNT(pepsi_dmarc), "DMARC aggregate reports to others, by pepsi-dmarc; how those of others come in: pepsi-stage-dmarc-report(7)." },
 	{ "pepsi-dns", pepsi_dns, COUNT(pepsi_dns), "Name resolution: which resolvers are asked, how long, how often." },
 	{ "stage-*", stage, COUNT(stage),
 	    "One stage each; the name behind the dash is what NEXT_STAGE and the queue call it. Fresh mail begins at init. "

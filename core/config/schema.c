@@ -3,6 +3,7 @@
 #include "schema.h"
 #include "config_internal.h"
 #include "proto/dns/dnsbl.h"
+#include "proto/smtp/address.h"
 
 #include <arpa/inet.h>
 #include <inttypes.h>
@@ -301,6 +302,16 @@ static int list(const struct pepsi_option *o, struct str rest, struct buf *why)
 }
 
 /* RFC 5321 §4.1.2 Domain: letters, digits and inner hyphens; IDNs by their A-labels. */
+static int mailbox(struct str s, struct buf *why)
+{
+	struct smtp_address a;
+	int fault = smtp_address_parse(s, false, &a);
+	if (!fault && a.domain.n && !a.literal)
+		return 0;
+	say(why, "expected an address such as postmaster@example.org");
+	return -1;
+}
+
 static int hostname(struct str s, struct buf *why)
 {
 	char z[CONFIG_DOMAIN_MAX + 1];
@@ -347,7 +358,7 @@ int schema_value(const struct config *c, const struct pepsi_option *o, const cha
 			return 0;
 		return list(o, s, why);
 	case PEPSI_OPT_STRING:
-		return own_flags(o) & SCHEMA_F_HOSTNAME ? hostname(s, why) : 0;
+		return own_flags(o) & SCHEMA_F_HOSTNAME ? hostname(s, why) : own_flags(o) & SCHEMA_F_MAILBOX ? mailbox(s, why) : 0;
 	default: /* STAGE, SECRET, MULTI: any text; references are followed by the check */
 		return 0;
 	}

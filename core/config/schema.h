@@ -23,6 +23,7 @@
 #define SCHEMA_F_DNSBL (1u << 27)     /* LIST of block lists in the DNS */
 #define SCHEMA_F_DNSWL (1u << 28)     /* … of allow lists */
 #define SCHEMA_F_OVERLAY (1u << 29)   /* an option of a stage that the database may override: overlay.h */
+#define SCHEMA_F_MAILBOX (1u << 30)   /* STRING: local@domain, ASCII */
 #define SCHEMA_F_ALL 0xffff0000u
 
 struct schema_section {

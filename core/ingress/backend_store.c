@@ -87,6 +87,28 @@ void backend_count_queue(struct ingress *in, int64_t now_us)
 	store_queue_rows(in->lookups, on_queue_rows, in);
 }
 
+static struct store_conn *counting(struct ingress *in)
+{
+	return in->large[0] ? in->large[0] : in->admission;
+}
+
+static bool counting_up(void *ctx)
+{
+	struct store_conn *c = counting(ctx);
+	return c && store_conn_up(c);
+}
+
+/* Behind large messages: nobody waits for it, and nobody who waits is behind it. */
+static void count(void *ctx, const struct store_dmarc_tally *t, const struct store_dmarc_line *lines, size_t n, store_dmarc_lost_fn fn, void *arg)
+{
+	store_dmarc_tally_put(counting(ctx), t, lines, n, fn, arg);
+}
+
+struct tally_backend backend_tally(struct ingress *in)
+{
+	return (struct tally_backend){ in, counting_up, count };
+}
+
 int ingress_start(struct ingress *in, struct event_base *base, struct store_conn *admission, struct store_conn *const *large,
     unsigned n_large, const struct ingress_sink *sink)
 {

@@ -87,6 +87,7 @@ void ingress_free(struct ingress *in)
 	admit_free(in->admit);
 	notice_free_all(in);
 	caps_free(in->caps);
+	tally_free(in->tally);
 	listening_free_all(in);
 	net_tickets_unref(in->tickets);
 	struct event *ev[6] = { in->tick, in->sweep, in->resume, in->wake, in->drain_end, in->drain_turn };
@@ -273,6 +274,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	backend_count_queue(in, now);
 	certificates_watch(in, now);
 	caps_write(in->caps, false);
+	tally_flush(in->tally, now, false);
 }
 
 /* --- after the commit --- */
@@ -475,6 +477,7 @@ static void use_settings(struct ingress *in)
 		auth_settings(in->auth, &in->set.auth);
 	limits_remember(in->limits, in->set.abuse.remembered);
 	greylist_terms(in->greylist, &in->set.abuse.greylist);
+	tally_configure(in->tally, &in->set.tally);
 	/* now, as the account that will write into it */
 	if ((mkdir(in->house.dir, 0700) && errno != EEXIST) || access(in->house.dir, W_OK | X_OK))
 		log_error(NULL,
@@ -494,6 +497,10 @@ int ingress_start_with(struct ingress *in, struct event_base *base, const struct
 	in->caps = caps_new(in, in->set.counted);
 	const struct recipient_backend rb = backend_recipients(in);
 	const struct greylist_backend gb = backend_greylist(in);
+	const struct tally_backend tb = backend_tally(in);
+	char life[64];
+	snprintf(life, sizeof life, "%lld.%ld", (long long)clock_wall_us(), (long)getpid());
+	in->tally = tally_new(&tb, life);
 	in->recipients = recipients_new(base, &rb);
 	in->greylist = greylist_new(base, &gb);
 	if (in->auth)
@@ -598,6 +605,8 @@ static void on_drain_end(evutil_socket_t fd, short what, void *arg)
 		return;
 	void (*done)(void *) = in->drained;
 	in->drained = NULL;
+	if (in->tally)
+		tally_flush(in->tally, clock_mono_us(), true); /* what the last sessions brought */
 	if (in->n_sessions)
 		log_warn(NULL, "event=drain-grace-over sessions=%u", in->n_sessions);
 	done(in->drained_arg);

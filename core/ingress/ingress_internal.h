@@ -17,6 +17,7 @@
 #include "reverse.h"
 #include "session.h"
 #include "settings.h"
+#include "tally.h"
 #include "vet.h"
 
 /* Why something was refused; the label of pepsi_smtp_rejected_total. */
@@ -97,6 +98,7 @@ struct ingress {
 	struct vet_counts *vet;
 	struct auth *auth;           /* from the start on */
 	struct caps *caps;           /* from the start on */
+	struct tally *tally;         /* from the start on; counts for DMARC reports */
 	struct notice *notices;      /* messages of our own on their way to the database */
 	uint64_t n_notices;
 	/* the database for the caps' books; NULL: none (tests) */
@@ -167,6 +169,7 @@ bool ingress_queue_full(const struct ingress *in);
 /* backend_store.c: who is asked for recipients and the greylist; the queue is counted, where that is wanted. */
 struct recipient_backend backend_recipients(struct ingress *in);
 struct greylist_backend backend_greylist(struct ingress *in);
+struct tally_backend backend_tally(struct ingress *in);
 void backend_count_queue(struct ingress *in, int64_t now_us);
 /* Counts and, within the rate, logs one refusal. */
 void ingress_refused(struct ingress *in, const struct session *s, enum refusal why, const char *fmt, ...)

@@ -208,6 +208,8 @@ static void read_protocol(struct terms *t, const struct config *c)
 	for (char *p = t->auth_text; p && *p; p++)
 		*p = *p >= 'A' && *p <= 'Z' ? (char)(*p + 32) : *p == ',' || *p == '\t' ? ' ' : *p;
 	t->auth = t->auth_text;
+	const char *backends = config_str(c, t->section, "BACKENDS");
+	t->backends = strdup(backends ? backends : "");
 }
 
 /* 0, or -1: no memory. */
@@ -262,7 +264,7 @@ struct terms *terms_new(const struct config *c, const char *section, const struc
 	t->postmaster = t->hostname ? postmaster_address(t, domains) : NULL;
 	if (t->section)
 		read_protocol(t, c);
-	if (!t->section || !t->name || !t->local || !t->relay || !t->postmaster || !t->proxy || !t->xclient || !t->auth ||
+	if (!t->section || !t->name || !t->local || !t->relay || !t->postmaster || !t->proxy || !t->xclient || !t->auth || !t->backends ||
 	    read_before(t, c)) {
 		config_fault_add(faults, "", 0, false, "[%s]: out of memory", section);
 		terms_unref(t);
@@ -327,6 +329,7 @@ void terms_unref(struct terms *t)
 	config_networks_free(t->proxy);
 	config_networks_free(t->xclient);
 	free(t->postmaster);
+	free(t->backends);
 	free(t->auth_text);
 	for (unsigned i = 0; i < t->n_before; i++)
 		free(t->before[i]);
@@ -373,6 +376,9 @@ int shared_settings_read(struct shared_settings *ret, const struct config *c, st
 		return -1;
 	}
 	abuse_settings_read(&s.abuse, c);
+	s.tally = (struct tally_settings){ .on = config_int(c, "pepsi-dmarc", "REPORTS"), .interval_s = config_int(c, "pepsi-dmarc", "INTERVAL"),
+		.max_rows = (int32_t)config_int(c, "pepsi-dmarc", "MAX_ROWS"), .max_periods = (int32_t)config_int(c, "pepsi-dmarc", "MAX_DOMAINS") };
+	snprintf(s.tally.address, sizeof s.tally.address, "%s", config_str(c, "pepsi-dmarc", "REPORT_ADDRESS") ? config_str(c, "pepsi-dmarc", "REPORT_ADDRESS") : "");
 	*ret = s;
 	return 0;
 }

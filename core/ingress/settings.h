@@ -9,6 +9,7 @@
 #include "net/tls.h"
 #include "proto/smtp/server.h"
 #include "supply.h"
+#include "tally.h"
 #include "vet.h"
 
 /* BEFORE_ACCEPT_FAILURE. */
@@ -52,6 +53,7 @@ struct terms {
 	bool before_spares;    /* not mail of those who signed in */
 	struct net_tls *tls;   /* NULL: no TLS */
 	char *auth_text;       /* what auth points to */
+	char *backends;        /* BACKENDS of the listener; "": those of [pepsi-signin] */
 };
 
 struct shared_settings {
@@ -64,6 +66,7 @@ struct shared_settings {
 	unsigned counted;  /* accounts in the books of caps; taken at the start */
 	bool tell_owner, tell_postmaster; /* CAP_NOTICES */
 	struct abuse_settings abuse;
+	struct tally_settings tally;
 	uint64_t min_free; /* of the spool file system; 0: not looked at */
 };
 

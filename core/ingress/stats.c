@@ -52,6 +52,8 @@ void ingress_metrics(struct ingress *in, struct buf *out)
 	counter(out, "smtp_held_total", "Messages held until a time that their sender asked for", in->held_for_sender);
 	if (in->caps)
 		caps_metrics(in->caps, out);
+	if (in->tally)
+		tally_metrics(in->tally, out);
 	counter(out, "smtp_timeouts_total", "Sessions ended by a deadline", in->timeouts);
 	buf_addz(out, "# HELP pepsi_smtp_deadline_total Sessions ended by a deadline, by which\n# TYPE pepsi_smtp_deadline_total counter\n");
 	for (unsigned i = 0; i < DEADLINE_N; i++)
@@ -124,6 +126,11 @@ void ingress_status(struct ingress *in, struct buf *out)
 	buf_addf(out, ",\"held\":%llu,\"caps\":", (unsigned long long)in->held_for_sender);
 	if (in->caps)
 		caps_status(in->caps, out);
+	else
+		buf_addz(out, "null");
+	buf_addz(out, ",\"dmarc_counts\":");
+	if (in->tally)
+		tally_status(in->tally, out);
 	else
 		buf_addz(out, "null");
 	buf_addz(out, ",\"before\":");

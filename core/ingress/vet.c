@@ -248,6 +248,8 @@ static bool conclude(struct vet *v, struct vet_refusal *ret)
 	vet_count(n, v);
 	bool refused = vet_judge(s, r, ret, &quarantine);
 	enum spool_fault f = SPOOL_OK;
+	if (!refused || ret->reply.code >= 500) /* else it comes again, and counts then */
+		vet_tally(s, r, refused, quarantine);
 	if (!refused && ((f = vet_fields(s, v->v, &forged)) || keep(v, quarantine))) {
 		no_room(ret, f);
 		refused = true;

@@ -44,6 +44,8 @@ struct vet_counts {
 bool vet_judge(const struct session *s, const struct verify_verdict *r, struct vet_refusal *ret, bool *ret_quarantine);
 /* Fields of others that pass for ours are taken out, and ours put in front (v NULL: none). 0, or a fault. */
 enum spool_fault vet_fields(struct session *s, const struct verify *v, size_t *ret_forged);
+/* vet_tally.c. One count for a DMARC report; refused, quarantine: what was done, whoever wanted it. */
+void vet_tally(const struct session *s, const struct verify_verdict *r, bool refused, bool quarantine);
 /* vet_stats.c */
 void vet_count(struct vet_counts *n, const struct vet *v);
 

@@ -20,6 +20,7 @@ failures = []
 MAIN = """
 /etc/pam.d/pepsi /etc/pepsi/pepsi.conf /etc/pepsi/conf.d /etc/pepsi/secrets.d
 /lib/systemd/system/pepsi.target /lib/systemd/system/pepsi.service /lib/systemd/system/pepsi.target.d/failure-bouncer.conf
+/lib/systemd/system/pepsi-dmarc.service /lib/systemd/system/pepsi-dmarc.timer /usr/bin/pepsi-dmarc /usr/lib/pepsi/modules/pepsi-stage-dmarc-report.so
 /lib/systemd/system/pepsi-failure-bouncer.service /lib/systemd/system/pepsi-failure-bouncer.timer
 /usr/lib/sysusers.d/pepsi.conf /usr/lib/tmpfiles.d/pepsi.conf /usr/lib/pepsi/accounts
 /usr/bin/pepsi /usr/bin/pepsi-queue /usr/bin/pepsi-status /usr/bin/pepsi-stage /usr/sbin/pepsid
@@ -127,7 +128,7 @@ def control(main, dev, arch):
         check(int(p.fields["Installed-Size"]) > 50, f"{name}: installed size {p.fields['Installed-Size']}")
         check("Conflicts" not in p.fields and "Provides" not in p.fields, f"{name} is in the way of others")
     depends = main.fields["Depends"]
-    for needed in ("libc6 (>= ", "libpq5", "libssl3", "libevent", "libjson-c5", "libidn2-0", "postgresql"):
+    for needed in ("libc6 (>= ", "libpq5", "libssl3", "libevent", "libjson-c5", "libidn2-0", "libexpat1", "zlib1g", "postgresql"):
         check(needed in depends, f"pepsi does not depend on {needed}: {depends}")
     check("@" not in depends and "pepsi" not in depends, f"Depends: {depends}")
     check(dev.fields["Depends"] == f"pepsi (= {VERSION})", f"pepsi-dev depends on {dev.fields['Depends']}")

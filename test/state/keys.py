@@ -26,6 +26,8 @@ NOT_STATE = {
     "core/ingress/before_stats.c": None,
     "core/ingress/vet_stats.c": None,
     "core/ingress/caps.c": None,
+    "core/ingress/tally.c": None,        # pepsi status, and rows of DMARC reports (pepsi.dmarc_row)
+    "modules/pepsi-stage-dmarc-report/keep.c": None, # reports of others (pepsi.dmarc_received)
     "proto/sasl/server_bearer.c": "status schemes", # to the client that signs in (RFC 7628)
     "core/dispatch/stats.c": None,
     "core/net/dns_stats.c": None,
@@ -244,6 +246,8 @@ class Sources:
 
 # ------------------------------------------------------------------------------------------------------------------ SQL
 def sql_clean(text):
+    """Without comments, and without the functions of DMARC reports, whose JSON goes to and from pepsi-dmarc."""
+    text = re.sub(r"(?ms)^CREATE FUNCTION pepsi\.dmarc_.*?^(END )?\$\$;$", "", text)
     return re.sub(r"--[^\n]*", "", text)
 
 

@@ -1,0 +1,97 @@
+/* The waiting of dmarc_db.h. */
+#include "dmarc_db.h"
+
+#include <event2/event.h>
+#include <stdlib.h>
+
+static void on_state(void *arg, struct store_conn *c, bool up, const char *err)
+{
+	struct dmarc_db *db = arg;
+	(void)c;
+	db->up = up;
+	db->down = !up;
+	if (!up)
+		snprintf(db->err, sizeof db->err, "%s", err);
+	event_base_loopbreak(db->base);
+}
+
+int dmarc_db_open(struct dmarc_db *db, const struct config *conf)
+{
+	struct store_params p = { .conninfo = db->conninfo, .role = "pepsi", .name = "pepsi dmarc" };
+	*db = (struct dmarc_db){ 0 };
+	if (service_leave_root(config_str(conf, "pepsi", "USER")) || service_conninfo(conf, db->conninfo))
+		return CLI_FAILED;
+	db->base = event_base_new();
+	db->conn = db->base ? store_conn_open(db->base, &p, on_state, db) : NULL;
+	if (!db->conn)
+		return cli_fail("out of memory");
+	while (!db->up && !db->down)
+		if (event_base_dispatch(db->base))
+			break;
+	return db->up ? CLI_DONE : cli_fail("no connection to the database: %s", db->err);
+}
+
+void dmarc_db_close(struct dmarc_db *db)
+{
+	store_conn_close(db->conn);
+	if (db->base)
+		event_base_free(db->base);
+	*db = (struct dmarc_db){ 0 };
+}
+
+/* Each call is answered, by an error at the latest. */
+static bool wait_for(struct dmarc_db *db)
+{
+	while (!db->done)
+		if (event_base_dispatch(db->base) < 0)
+			return false;
+	return true;
+}
+
+static void finish(struct dmarc_db *db, enum store_rc rc, const char *err)
+{
+	db->rc = rc;
+	db->done = true;
+	if (rc != STORE_OK)
+		snprintf(db->err, sizeof db->err, "%s", err);
+	event_base_loopbreak(db->base);
+}
+
+static void on_json(void *arg, enum store_rc rc, struct str json, const char *err)
+{
+	struct dmarc_db *db = arg;
+	struct json_tokener *t = rc == STORE_OK ? json_tokener_new_ex(16) : NULL;
+	db->answer = t && json.n <= INT32_MAX ? json_tokener_parse_ex(t, json.p, (int)json.n + 1) : NULL;
+	if (t)
+		json_tokener_free(t);
+	finish(db, rc == STORE_OK && !db->answer ? STORE_FULL : rc, rc == STORE_OK ? "the answer cannot be read" : err);
+}
+
+struct json_object *dmarc_db_ask(struct dmarc_db *db, enum store_dmarc_question q, struct json_object *args)
+{
+	db->done = false;
+	db->answer = NULL;
+	store_dmarc_ask(db->conn, q, json_object_to_json_string_ext(args, JSON_C_TO_STRING_PLAIN), on_json, db);
+	json_object_put(args);
+	if (wait_for(db) && db->rc == STORE_OK)
+		return db->answer;
+	cli_fail("the database: %s", db->err);
+	return NULL;
+}
+
+static void on_sent(void *arg, enum store_rc rc, int64_t first, const char *err)
+{
+	struct dmarc_db *db = arg;
+	db->first = first;
+	finish(db, rc, err);
+}
+
+int64_t dmarc_db_enqueue(struct dmarc_db *db, const struct store_dmarc_report *r)
+{
+	db->done = false;
+	store_dmarc_enqueue(db->conn, r, on_sent, db);
+	if (wait_for(db) && db->rc == STORE_OK)
+		return db->first;
+	cli_fail("the report was not stored: %s", db->err);
+	return -1;
+}

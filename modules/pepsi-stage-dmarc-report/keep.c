@@ -1,0 +1,136 @@
+/* The statements of keep.h. The report travels as one JSON object. */
+#include "keep.h"
+
+#include <json-c/json.h>
+#include <stdio.h>
+
+static void text(struct json_object *o, const char *key, struct str s)
+{
+	if (s.n)
+		json_object_object_add(o, key, json_object_new_string_len(s.p, (int)s.n));
+}
+
+static void need(struct json_object *o, const char *key, struct str s)
+{
+	json_object_object_add(o, key, json_object_new_string_len(s.n ? s.p : "", (int)s.n));
+}
+
+static struct json_object *row(const struct report_row *w)
+{
+	struct json_object *o = json_object_new_object(), *d = json_object_new_object(), *list;
+	need(o, "ip", w->source_ip);
+	json_object_object_add(o, "messages", json_object_new_int64((int64_t)w->count));
+	need(o, "disposition", w->disposition);
+	json_object_object_add(o, "dkim", json_object_new_boolean(w->dkim_pass));
+	json_object_object_add(o, "spf", json_object_new_boolean(w->spf_pass));
+	need(o, "header_from", w->header_from);
+	text(d, "envelope_from", w->envelope_from);
+	text(d, "envelope_to", w->envelope_to);
+	list = json_object_new_array();
+	for (size_t i = 0; i < w->n_reasons; i++) {
+		struct json_object *x = json_object_new_object();
+		text(x, "type", w->reason[i].type);
+		text(x, "comment", w->reason[i].comment);
+		json_object_array_add(list, x);
+	}
+	json_object_object_add(d, "reasons", list);
+	list = json_object_new_array();
+	for (size_t i = 0; i < w->n_dkim; i++) {
+		struct json_object *x = json_object_new_object();
+		text(x, "domain", w->dkim[i].domain);
+		text(x, "selector", w->dkim[i].selector);
+		text(x, "result", w->dkim[i].result);
+		text(x, "human", w->dkim[i].human);
+		json_object_array_add(list, x);
+	}
+	json_object_object_add(d, "dkim", list);
+	if (w->has_spf) {
+		struct json_object *x = json_object_new_object();
+		text(x, "domain", w->spf_domain);
+		text(x, "result", w->spf_result);
+		text(x, "human", w->spf_human);
+		json_object_object_add(d, "spf", x);
+	}
+	json_object_object_add(o, "detail", d);
+	return o;
+}
+
+static struct json_object *whole(const struct report *r, const struct keep_terms *t)
+{
+	struct json_object *o = json_object_new_object(), *p = json_object_new_object(), *info = json_object_new_object(), *rows = json_object_new_array();
+	need(o, "domain", r->policy.domain);
+	need(o, "org", r->org);
+	need(o, "report_id", r->id);
+	json_object_object_add(o, "begin", json_object_new_int64(r->begin));
+	json_object_object_add(o, "end", json_object_new_int64(r->end));
+	need(o, "mail_domain", str_from(t->mail_domain));
+	json_object_object_add(o, "verified", json_object_new_boolean(t->verified));
+	json_object_object_add(o, "keep", json_object_new_int64(t->keep_s));
+	json_object_object_add(o, "most", json_object_new_int64(t->most));
+	text(p, "p", r->policy.p);
+	text(p, "sp", r->policy.sp);
+	text(p, "np", r->policy.np);
+	text(p, "adkim", r->policy.adkim);
+	text(p, "aspf", r->policy.aspf);
+	text(p, "fo", r->policy.fo);
+	text(p, "testing", r->policy.testing);
+	text(p, "discovery", r->policy.discovery);
+	json_object_object_add(o, "policy", p);
+	text(info, "email", r->email);
+	text(info, "contact", r->contact);
+	text(info, "error", r->error);
+	text(info, "generator", r->generator);
+	json_object_object_add(info, "rfc9990", json_object_new_boolean(r->rfc9990));
+	if (r->rows_cut)
+		json_object_object_add(info, "rows_cut", json_object_new_int64((int64_t)r->rows_cut));
+	if (r->rows_bad)
+		json_object_object_add(info, "rows_bad", json_object_new_int64((int64_t)r->rows_bad));
+	json_object_object_add(o, "info", info);
+	for (size_t i = 0; i < r->n_rows; i++)
+		json_object_array_add(rows, row(&r->row[i]));
+	json_object_object_add(o, "rows", rows);
+	return o;
+}
+
+/* One row with one text. */
+static enum keep ask(PGconn *db, const char *sql, int n, const char *const *values, char *out, size_t size, struct buf *why)
+{
+	if (!db) {
+		buf_addz(why, "the database is away");
+		return KEEP_AWAY;
+	}
+	PGresult *res = PQexecParams(db, sql, n, NULL, values, NULL, NULL, 0);
+	enum keep k = KEEP_AWAY;
+	const char *state = PQresultErrorField(res, PG_DIAG_SQLSTATE);
+	if (PQresultStatus(res) == PGRES_TUPLES_OK && PQntuples(res) == 1) {
+		snprintf(out, size, "%s", PQgetvalue(res, 0, 0));
+		k = KEEP_OK;
+	} else {
+		struct str err = str_trim(str_from(PQerrorMessage(db)));
+		ptrdiff_t nl = str_chr(err, '\n');
+		buf_adds(why, nl < 0 ? err : str_n(err.p, (size_t)nl));
+		/* data, constraints, limits: the same the next time */
+		if (state && (!strncmp(state, "22", 2) || !strncmp(state, "23", 2) || !strncmp(state, "54", 2)))
+			k = KEEP_REFUSED;
+	}
+	PQclear(res);
+	return k;
+}
+
+enum keep keep_report(PGconn *db, const struct report *r, const struct keep_terms *t, char *word, size_t word_size, struct buf *why)
+{
+	struct json_object *o = whole(r, t);
+	const char *value = json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN);
+	enum keep k = ask(db, "SELECT pepsi.dmarc_received_add($1::jsonb)", 1, &value, word, word_size, why);
+	json_object_put(o);
+	return k;
+}
+
+enum keep keep_muted(PGconn *db, const char *id, unsigned nth, int64_t days, char *address, size_t size, struct buf *why)
+{
+	char n[16], d[24];
+	const char *values[3] = { id, n, d };
+	snprintf(n, sizeof n, "%u", nth);
+	snprintf(d, sizeof d, "%lld", (long long)days);
+	return ask(db, "SELECT coalesce(pepsi.dmarc_mute($1::text, $2::integer, $3::integer, 'a report came back'), '')", 3, values, address, size, why);
+}

@@ -1,0 +1,185 @@
+/* pepsi-stage-dmarc-report: takes the mail of a report address. DMARC aggregate reports of others are read, held against bounds and kept in the
+ * database, once each, for `pepsi dmarc received`; a notice that a report of ours could not be delivered mutes the address it went to. Everything
+ * else goes on to NEXT_STAGE, or ends here. What a report says is its sender's word and decides nothing. */
+#include "keep.h"
+#include "proto/report/mail.h"
+#include "proto/report/pack.h"
+#include "proto/smtp/address.h"
+#include "say.h"
+
+#include <stdlib.h>
+
+enum { ATTACHMENT_MAX = 16 << 20 }; /* packed */
+
+struct stage {
+	const struct pepsi_conf *conf;
+	char *domains;
+	int64_t keep_s, most, mute_days;
+};
+
+static const struct pepsi_option options[] = {
+	{ "DOMAINS", PEPSI_OPT_LIST, 0, NULL, 0, 0, NULL,
+	    "domains whose reports are kept, with all below them; *: any; default: LOCAL_DOMAINS of [pepsi]" },
+	{ "KEEP", PEPSI_OPT_DURATION, 0, "180 d", 86400, INT64_C(3660) * 86400, NULL, "how long reports are kept" },
+	{ "MAX_REPORTS", PEPSI_OPT_INT, 0, "5000", 1, 1000000, NULL, "reports kept of one day: anybody may send some" },
+	{ "MUTE", PEPSI_OPT_DURATION, 0, "30 d", 0, INT64_C(366) * 86400, NULL, "how long no reports go to an address that one came back from" },
+};
+
+static int32_t start(const struct pepsi_host *host, const struct pepsi_conf *conf, void **ret_worker)
+{
+	struct stage *s = calloc(1, sizeof *s);
+	const char *own = host->conf_str(conf, "DOMAINS"), *local = host->conf_global(conf, "pepsi", "LOCAL_DOMAINS");
+	if (!s || !(s->domains = strdup(own && *own ? own : local ? local : ""))) {
+		free(s);
+		return PEPSI_RETRY;
+	}
+	s->conf = conf;
+	s->keep_s = host->conf_int(conf, "KEEP");
+	s->most = host->conf_int(conf, "MAX_REPORTS");
+	s->mute_days = (host->conf_int(conf, "MUTE") + 86399) / 86400;
+	*ret_worker = s;
+	return PEPSI_OK;
+}
+
+static void stop(void *worker)
+{
+	struct stage *s = worker;
+	free(s->domains);
+	free(s);
+}
+
+static int32_t check(const struct pepsi_host *host, const struct pepsi_conf *conf, struct pepsi_report *report)
+{
+	const char *own = host->conf_str(conf, "DOMAINS"), *local = host->conf_global(conf, "pepsi", "LOCAL_DOMAINS");
+	struct str rest = str_from(own ? own : ""), word;
+	if ((!own || !*own) && (!local || !*local))
+		fault(host, report, NULL, "neither DOMAINS nor LOCAL_DOMAINS of [pepsi] is set: no report would be kept");
+	while (str_word(&rest, " \t,", &word))
+		if (!str_eq(word, STR("*")) && smtp_domain_check(str_starts(word, STR("*.")) ? str_skip(word, 2) : word, true))
+			fault(host, report, "DOMAINS", "\"%.*s\" is no domain", STR_ARG(word));
+	return PEPSI_OK;
+}
+
+static bool ours(const struct stage *s, struct str domain)
+{
+	struct str rest = str_from(s->domains), word;
+	while (str_word(&rest, " \t,", &word)) {
+		struct str parent = str_starts(word, STR("*.")) ? str_skip(word, 2) : word;
+		if (str_eq(word, STR("*")) || smtp_domain_within(domain, parent))
+			return true;
+	}
+	return false;
+}
+
+/* Not for us. */
+static int32_t leave(const struct pepsi_host *host, struct pepsi_msg *msg)
+{
+	return host->next_stage(msg) ? host->advance(msg) : host->finish(msg);
+}
+
+static bool verified(const struct pepsi_host *host, struct pepsi_msg *msg)
+{
+	struct pepsi_str s;
+	return host->state_get(msg, "auth.dmarc.result", &s) == PEPSI_OK && str_eq(from_host(s), STR("pass"));
+}
+
+static int32_t keep(const struct stage *s, const struct pepsi_host *host, struct pepsi_msg *msg, const struct report *r, const char *from)
+{
+	const struct keep_terms t = { .mail_domain = from, .verified = verified(host, msg), .keep_s = s->keep_s, .most = s->most };
+	struct buf why = BUF_INIT(1000);
+	char word[32] = "";
+	enum keep k = keep_report(host->database(s->conf), r, &t, word, sizeof word, &why);
+	int32_t rc = PEPSI_RETRY;
+	if (k == KEEP_OK)
+		say(host, msg, str_eq(str_from(word), STR("full")) ? PEPSI_LOG_WARN : PEPSI_LOG_INFO,
+		    "dmarc report %s domain=%.*s org=\"%.*s\" report=\"%.*s\" from=%s verified=%d rows=%zu bad=%zu cut=%zu", word, STR_ARG(r->policy.domain),
+		    STR_ARG(r->org), STR_ARG(r->id), *from ? from : "?", t.verified, r->n_rows, r->rows_bad, r->rows_cut);
+	else
+		say(host, msg, PEPSI_LOG_WARN, "dmarc report not stored: %s", buf_z(&why));
+	if (k == KEEP_OK)
+		rc = host->finish(msg);
+	else if (k == KEEP_REFUSED)
+		rc = leave(host, msg);
+	buf_free(&why);
+	return rc;
+}
+
+static int32_t report(const struct stage *s, const struct pepsi_host *host, struct pepsi_msg *msg, const struct report_mail_read *m)
+{
+	struct buf xml = BUF_INIT(REPORT_XML_MAX);
+	struct arena *a = arena_new(REPORT_MEMORY_MAX);
+	struct report r;
+	const char *why = "out of memory";
+	int32_t rc;
+	if (!a)
+		return PEPSI_RETRY;
+	if (report_unpack(buf_str(&m->data), &xml, &why) || report_read(buf_str(&xml), a, &r, &why)) {
+		say(host, msg, PEPSI_LOG_WARN, "dmarc report unreadable from=%s: %s", *m->from ? m->from : "?", why);
+		rc = leave(host, msg);
+	} else if (!ours(s, r.policy.domain)) {
+		say(host, msg, PEPSI_LOG_WARN, "dmarc report foreign from=%s domain=%.*s: not one of DOMAINS", *m->from ? m->from : "?", STR_ARG(r.policy.domain));
+		rc = leave(host, msg);
+	} else {
+		rc = keep(s, host, msg, &r, m->from);
+	}
+	buf_free(&xml);
+	arena_free(a);
+	return rc;
+}
+
+static int32_t came_back(const struct stage *s, const struct pepsi_host *host, struct pepsi_msg *msg, const struct report_mail_read *m)
+{
+	struct buf why = BUF_INIT(1000);
+	char address[330] = "";
+	if (!*m->id || host->mail_from(msg).n) { /* notices come from the null sender */
+		say(host, msg, PEPSI_LOG_INFO, "a notice of failure, but for no report");
+		return leave(host, msg);
+	}
+	enum keep k = keep_muted(host->database(s->conf), m->id, m->nth, s->mute_days, address, sizeof address, &why);
+	int32_t rc = PEPSI_RETRY;
+	if (k == KEEP_OK && *address)
+		say(host, msg, PEPSI_LOG_WARN, "dmarc report came back: report=%s address=<%s> muted_days=%lld", m->id, address, (long long)s->mute_days);
+	else if (k == KEEP_OK)
+		say(host, msg, PEPSI_LOG_INFO, "a notice of failure for a report that is not known: %s.%u", m->id, m->nth);
+	else
+		say(host, msg, PEPSI_LOG_WARN, "notice of failure not stored: %s", buf_z(&why));
+	if (k != KEEP_AWAY)
+		rc = k == KEEP_OK && *address ? host->finish(msg) : leave(host, msg);
+	buf_free(&why);
+	return rc;
+}
+
+static int32_t process(void *worker, const struct pepsi_host *host, struct pepsi_msg *msg)
+{
+	const struct stage *s = worker;
+	struct pepsi_str h, b;
+	struct report_mail_read m;
+	int32_t rc = host->headers(msg, &h);
+	if (rc == PEPSI_OK)
+		rc = host->body(msg, &b);
+	if (rc != PEPSI_OK)
+		return rc;
+	report_mail_read(from_host(h), from_host(b), ATTACHMENT_MAX, &m);
+	switch (m.kind) {
+	case REPORT_MAIL_REPORT:
+		rc = report(s, host, msg, &m);
+		break;
+	case REPORT_MAIL_FAILED:
+		rc = came_back(s, host, msg, &m);
+		break;
+	case REPORT_MAIL_SINGLE:
+		say(host, msg, PEPSI_LOG_INFO, "a failure report about one message, from=%s: not kept", *m.from ? m.from : "?");
+		rc = leave(host, msg);
+		break;
+	default:
+		say(host, msg, PEPSI_LOG_INFO, "no dmarc report, from=%s: %s", *m.from ? m.from : "?", m.why);
+		rc = leave(host, msg);
+		break;
+	}
+	report_mail_done(&m);
+	return rc;
+}
+
+PEPSI_STAGE(.name = "pepsi-stage-dmarc-report", .version = "1.0", .license = "Apache-2.0",
+    .summary = "keeps DMARC aggregate reports that come in, and mutes addresses that reports come back from", .load_class = PEPSI_LOAD_FULL,
+    .caps = PEPSI_CAP_DB | PEPSI_CAP_DELIVER, PEPSI_OPTIONS(options), .validate = check, .open = start, .process = process, .close = stop);
