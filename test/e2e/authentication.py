@@ -334,4 +334,5 @@ def when_the_dns_is_silent(t):
     w.d.stop()
 
 
-pepsi.main(__file__, [what_is_recorded, what_is_enforced, however_it_is_cut, when_the_dns_is_silent])
+if __name__ == "__main__":
+    pepsi.main(__file__, [what_is_recorded, what_is_enforced, however_it_is_cut, when_the_dns_is_silent])

@@ -246,4 +246,14 @@ DO $$ BEGIN
     ASSERT pepsi.greylist_sweep(1) = 1;
     ASSERT pepsi.greylist_sweep(100) >= 2;
     ASSERT (SELECT count(*) FROM pepsi.greylist) = 1;
+    INSERT INTO pepsi.greylist (key, first_at, passes, expires_at)
+        SELECT decode(lpad(to_hex(i), 32, '0'), 'hex'), now(), i % 2, now() + i * interval '1 minute' FROM generate_series(4096, 4395) i;
+END $$;
+ANALYZE pepsi.greylist;
+DO $$ BEGIN
+    ASSERT pepsi.greylist_sweep(10) = 0, 'no more than ten times a hundred: all stay';
+    ASSERT pepsi.greylist_sweep(2) = 2, 'more than a hundred times two';
+    ASSERT (SELECT count(*) FROM pepsi.greylist WHERE passes = 0) = 149, 'of those that wait';
+    ASSERT (SELECT count(*) FROM pepsi.greylist WHERE passes > 0) = 150, 'what has passed stays';
+    DELETE FROM pepsi.greylist WHERE key < decode(lpad('ffff', 32, '0'), 'hex');
 END $$;
