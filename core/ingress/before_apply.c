@@ -1,9 +1,11 @@
 /* What a pre-acceptance stage made of a message, held against what a message may be, and put in its place. The worker runs
  * code that is not ours: nothing it says is believed. */
 #include "before_internal.h"
+
 #include "base/json.h"
 
 #include "net/parcel.h"
+#include "proto/mail/split.h"
 
 #include <stdio.h>
 #include <unistd.h>
@@ -23,10 +25,12 @@ static bool address_good(struct str a, bool sender)
 	return str_is_utf8(a);
 }
 
-/* CRLF line ends, none empty: what mail_split() would find again. */
+/* CRLF line ends, none empty, no blank at the front: what mail_split() would find again. */
 static bool headers_good(struct str h)
 {
 	size_t line = 0;
+	if (mail_headless(h))
+		return false;
 	for (size_t i = 0; i < h.n; i++, line++) {
 		if (!h.p[i])
 			return false;

@@ -198,6 +198,8 @@ enum spool_fault spool_add(struct spool *s, struct str chunk)
 	s->size += chunk.n;
 	if (s->fault || !chunk.n)
 		return s->fault;
+	if (s->size == chunk.n && mail_headless(chunk))
+		s->in_body = true;
 	if (s->in_body)
 		return add_body(s, chunk);
 	bool found;

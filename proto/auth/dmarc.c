@@ -32,7 +32,8 @@ static const char *read_from(struct dmarc_author *a, struct str value)
 	char folded[DNS_NAME_MAX + 1];
 	if (mail_addrlist_parse(&l, value))
 		return "the From field is too large to read";
-	const char *bad = l.bad ? "the From field is no list of addresses" : NULL;
+	/* a name with "@" or ":" in it is common before an address; with none, the name is what some readers take for one */
+	const char *bad = l.bad || (l.loose && !mail_addrlist_mailboxes(&l)) ? "the From field is no list of addresses" : NULL;
 	for (size_t i = 0; i < l.n; i++) {
 		const struct mail_address *m = &l.item[i];
 		if (m->kind != MAIL_ADDR_MAILBOX)
@@ -50,6 +51,18 @@ static const char *read_from(struct dmarc_author *a, struct str value)
 	return bad;
 }
 
+/* A line that is no field to us, and a From field to who is less strict: its colon stands on the next line, or behind a control or an
+ * octet above 127. (What mboxes put on top has other text behind the word.) */
+static bool passes_for_from(struct str line)
+{
+	size_t i = 4;
+	if (line.n < 5 || !str_ieq(str_n(line.p, 4), STR("From")))
+		return false;
+	while (i < line.n && ((unsigned char)line.p[i] <= ' ' || (unsigned char)line.p[i] > '~'))
+		i++;
+	return i < line.n && line.p[i] == ':';
+}
+
 void dmarc_author(struct str headers, struct dmarc_author *ret)
 {
 	struct mail_field f;
@@ -57,6 +70,8 @@ void dmarc_author(struct str headers, struct dmarc_author *ret)
 	int r;
 	*ret = (struct dmarc_author){ 0 };
 	while ((r = mail_field_next(&headers, &f))) {
+		if (r < 0 && passes_for_from(f.all))
+			bad = "a line looks like a From field and is none";
 		if (r < 0 || !str_ieq(f.name, STR("From")))
 			continue;
 		const char *why = ret->fields < 2 ? read_from(ret, f.value) : NULL;
@@ -163,7 +178,8 @@ static int evaluate_unsure(struct dmarc_check *c, struct dns_answers *set)
 {
 	const struct dmarc_author *a = c->author;
 	bool more = false, unknown = false;
-	enum dmarc_policy worst = a->unreadable ? DMARC_QUARANTINE : DMARC_NONE; /* it may show any domain to people */
+	/* what cannot be read may show any domain to people */
+	enum dmarc_policy worst = a->unreadable || a->state == DMARC_AUTHOR_BAD ? DMARC_QUARANTINE : DMARC_NONE;
 	if (!a->n)
 		return a->state == DMARC_AUTHOR_BAD ? end(c, DMARC_RESULT_PERMERROR, DMARC_REJECT, a->why) :
 						      end(c, DMARC_RESULT_FAIL, DMARC_REJECT, a->why);
@@ -186,7 +202,7 @@ static int evaluate_unsure(struct dmarc_check *c, struct dns_answers *set)
 		return DNS_MORE;
 	if (a->more)
 		worst = DMARC_REJECT;
-	if (unknown && worst != DMARC_REJECT)
+	if (unknown && worst == DMARC_NONE) /* else who sends under a second domain, which does not answer, would evade the policy of the first */
 		return end(c, DMARC_RESULT_TEMPERROR, DMARC_NONE, "the policy of a From domain could not be looked up");
 	return end(c, DMARC_RESULT_FAIL, worst, a->why);
 }

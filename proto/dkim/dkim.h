@@ -30,7 +30,8 @@ enum {
 	DKIM_EARLY_X = 300,             /* seconds a signature is taken behind its x=, clocks being what they are */
 	DKIM_FUTURE_T = 86400,          /* seconds its t= may be ahead of us (RFC 6376 §3.5) */
 	DKIM_HASHED_MAX = 4 << 20,      /* octets of header fields hashed for all signatures of a message together */
-	DKIM_TRIES_MAX = 128,           /* keys tried on them together: 50 ARC sets take two each, with one record a name */
+	DKIM_TRIES_MAX = 128,           /* keys of 2048 bits tried on them together (one of 4096 counts for four): 50 ARC sets take two
+					 * each, with one record a name */
 	ARC_SETS_MAX = 50,              /* RFC 8617 §4.2.1 */
 	ARC_OLD_NAMES_MAX = 10,         /* key names asked for only to learn the oldest pass (RFC 8617 §5.2 step 4, optional) */
 };

@@ -65,8 +65,15 @@ static bool granularity_matches(struct str g, struct str local)
 	       str_eq(str_skip(local, local.n - behind.n), behind);
 }
 
-/* Tries one record. True: the signature is its. */
-static bool try_record(struct dkim_sig *s, const struct dkim_policy *p, struct str record, struct dkim_key *k)
+/* What trying a key costs besides reading it, in tries of one of 2048 bits: the work grows with the square of them. */
+static unsigned work_of(const struct dkim_key *k)
+{
+	unsigned n = (k->bits + 2047) / 2048;
+	return n * n - (n > 0);
+}
+
+/* Tries one record. True: the signature is its. *tries is 0 behind it where the key was too dear. */
+static bool try_record(struct dkim_sig *s, const struct dkim_policy *p, struct str record, struct dkim_key *k, unsigned *tries)
 {
 	dkim_key_read(record, s->alg, p, k);
 	if (k->result != DKIM_PASS)
@@ -77,7 +84,12 @@ static bool try_record(struct dkim_sig *s, const struct dkim_policy *p, struct s
 	} else if (s->kind == DKIM_SIGNATURE && k->granularity.p && !granularity_matches(k->granularity, s->identity_local)) {
 		k->result = DKIM_PERMERROR;
 		k->why = "the key is not for this i=";
+	} else if (work_of(k) > *tries) {
+		k->result = DKIM_POLICY;
+		k->why = "too many signatures, or keys at one name";
+		*tries = 0;
 	} else {
+		*tries -= work_of(k);
 		return dkim_key_verify(k->pkey, s->alg, s->digest, s->n_digest, (const unsigned char *)s->signature.p, s->signature.n);
 	}
 	return false;
@@ -110,7 +122,7 @@ bool dkim_sig_key(struct dkim_sig *s, const struct dkim_policy *p, struct dns_an
 			return true;
 		}
 		--*tries;
-		s->verified = try_record(s, p, a->rr[i].data, &k);
+		s->verified = try_record(s, p, a->rr[i].data, &k, tries);
 		dkim_key_free(&k);
 		if (s->verified || !i || says_more(&k, &best))
 			best = k;

@@ -88,7 +88,7 @@ bool mail_headers_sendable(struct str h)
 {
 	if (!h.n)
 		return true;
-	if (h.n < 2 || memcmp(h.p + h.n - 2, "\r\n", 2) != 0 || memchr(h.p, 0, h.n))
+	if (h.p[0] == ' ' || h.p[0] == '\t' || h.n < 2 || memcmp(h.p + h.n - 2, "\r\n", 2) != 0 || memchr(h.p, 0, h.n))
 		return false;
 	for (size_t i = 0, start = 0; i < h.n; i++) {
 		if (h.p[i] == '\n')

@@ -35,7 +35,7 @@ size_t mail_field_count(struct str headers, struct str name, size_t most);
  * CR and LF that are no fold become blanks. Returns 0, or -1: the buffer is full. */
 int mail_field_unfold(struct buf *out, struct str value);
 
-/* Can the block be stored and sent as it is: empty or ending in CRLF, no empty line, no bare CR or LF, no NUL? */
+/* Can the block be stored and sent as it is: empty or ending in CRLF, no empty line, no bare CR or LF, no NUL, no blank at its front? */
 bool mail_headers_sendable(struct str headers);
 
 /* Writes "Name: value" and CRLF, folded at blanks so that lines stay within MAIL_LINE_WANT where the words allow it.

@@ -10,10 +10,20 @@ static size_t line_end(struct str s)
 	return at ? (size_t)(at - s.p) + 2 : s.n;
 }
 
+bool mail_headless(struct str raw)
+{
+	return raw.n && (raw.p[0] == ' ' || raw.p[0] == '\t');
+}
+
 void mail_split(struct str raw, struct mail_split *ret)
 {
 	const char *at;
 	*ret = (struct mail_split){ 0 };
+	if (mail_headless(raw)) {
+		ret->headers = str_n(raw.p, 0);
+		ret->body = raw;
+		return;
+	}
 	if (raw.n >= 2 && raw.p[0] == '\r' && raw.p[1] == '\n') {
 		ret->headers = str_n(raw.p, 0);
 		ret->body = str_skip(raw, 2);
@@ -34,7 +44,7 @@ void mail_split(struct str raw, struct mail_split *ret)
 		struct str rest = str_skip(raw, pos);
 		size_t n = line_end(rest);
 		bool folded = rest.p[0] == ' ' || rest.p[0] == '\t';
-		if (folded ? pos == 0 : !mail_field_line_ok(str_n(rest.p, n)))
+		if (!folded && !mail_field_line_ok(str_n(rest.p, n)))
 			break;
 		pos += n;
 	}

@@ -167,6 +167,12 @@ def what_is_recorded(t):
     expect(got, "dmarc=fail", "header.from=none.test", "header.from=pass.test", "iprev=fail")
     pepsi.check(state["auth"]["dmarc"]["domains"] == ["none.test", "pass.test"] and state["auth"]["dmarc"]["disposition"] == "reject", state)
     pepsi.check(b"x@bank.test" in got and got.count(b"x@bank.test") == 1 and b"other.test; spf=pass" in got, "forged ones: %r" % got)
+    # a first line that begins with a blank would continue the field that we put in front of it: it is body, and all behind it
+    for lead in (" ; dmarc=pass header.from=bank.test\r\n", "\t\r\n ; dmarc=pass header.from=bank.test\r\n"):
+        for how in ("enforce", "off"):
+            text = lead.encode() + mail("a@open.test", token="blank")
+            got, _, _ = w.sent(text, "a@open.test", listener=how)
+            pepsi.check(got.endswith(b"\r\n\r\n" + text) and not any("bank.test" in r for r in results(got)), "a blank at the front: %r" % got)
     # clients of ours are let alone, and who is not looked at at all has no say either
     code, text = w.d.send("ann@pass.test", "bob@example.test", mail(more=forged, token="own"))
     pepsi.check(code == 250, text)
@@ -176,9 +182,9 @@ def what_is_recorded(t):
     pepsi.check(got.count(b"x@bank.test") == 1 and not results(got) and "auth" not in state and not line, "off: %r" % got)
     m = w.d.metrics()
     pepsi.check(m['pepsi_authentication_total{method="dmarc",result="pass"}'] == 2 and m["pepsi_authentication_forged_total"] == 6
-                and m["pepsi_authentication_messages_total"] == 5, {k: v for k, v in m.items() if "authentication" in k})
+                and m["pepsi_authentication_messages_total"] == 7, {k: v for k, v in m.items() if "authentication" in k})
     code, out, _ = w.d.cli("status")
-    pepsi.check(re.search(r"(?m)^authors +messages 5, passed 5", out), out)
+    pepsi.check(re.search(r"(?m)^authors +messages 7, passed 7", out), out)
     w.d.stop()
 
 

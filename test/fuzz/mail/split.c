@@ -39,6 +39,8 @@ static size_t slow_split(struct str raw, bool *ret_separated)
 {
 	size_t at = 0;
 	*ret_separated = false;
+	if (raw.n && (raw.p[0] == ' ' || raw.p[0] == '\t'))
+		return 0;
 	for (size_t i = 0; i < raw.n; i += line(str_skip(raw, i)))
 		if (empty_line(str_skip(raw, i))) {
 			*ret_separated = true;
@@ -47,7 +49,7 @@ static size_t slow_split(struct str raw, bool *ret_separated)
 	while (at < raw.n) {
 		struct str rest = str_skip(raw, at);
 		bool folded = rest.p[0] == ' ' || rest.p[0] == '\t';
-		if (folded ? !at : !begins_field(str_n(rest.p, line(rest))))
+		if (!folded && !begins_field(str_n(rest.p, line(rest))))
 			break;
 		at += line(rest);
 	}

@@ -145,6 +145,19 @@ static void test_unsure(void **state)
 	expect("<a@q.example> <b@q.example>", "q.example", NULL, odd, "fail quarantine quarantine q.example");
 	expect("a@r.example@q.example", "q.example", NULL, odd, "permerror none reject ");
 	expect("a@r.example@q.example, b@x.example", "x.example", NULL, odd, "fail none quarantine x.example");
+	/* a policy that is known is not evaded by a second domain whose servers are silent */
+	expect("a@q.example, b@dead.example", NULL, NULL, odd, "fail quarantine quarantine q.example");
+	expect("a@dead.example, b@q.example", NULL, NULL, odd, "fail quarantine quarantine ");
+	expect("a@x.example, b@dead.example", NULL, NULL, odd, "temperror none none x.example");
+	/* what some reader could take for another address is not let through, whatever the domain that can be read wants */
+	expect("a@x.example (b@r.example", "x.example", NULL, odd, "fail none quarantine x.example");
+	expect("a@x.example, \"b@r.example", "x.example", NULL, odd, "fail none quarantine x.example");
+	expect("b@r.example:;", NULL, NULL, odd, "permerror none reject ");
+	expect("\"b@r.example\":;", NULL, NULL, odd, "none none none ");
+	expect("a@x.example\r\nFrom\r\n : b@r.example", "x.example", NULL, odd, "fail none quarantine x.example");
+	expect("a@x.example\r\nFrom\xa0: b@r.example", "x.example", NULL, odd, "fail none quarantine x.example");
+	expect("a@x.example\r\nfrom\x0b: b@r.example", "x.example", NULL, odd, "fail none quarantine x.example");
+	expect("a@x.example\r\nFrom b@r.example Mon Nov 30 12:00:00 2026\r\nFrommage\xc3\xa9: b@r.example", "x.example", NULL, odd, "none none none x.example");
 	expect("a@1.e, a@2.e, a@3.e, a@4.e, a@5.e", NULL, NULL, odd, "fail none reject 1.e");
 	expect("a@[192.0.2.1]", NULL, NULL, odd, "none none none ");
 	expect("undisclosed:;", NULL, NULL, odd, "none none none ");

@@ -229,6 +229,32 @@ static void shared(void **st)
 	buf_free(&m);
 }
 
+/* A large key costs more than a small one: four of 4096 bits at one name are too dear for ten signatures, four of 2048 are not. */
+static void large_keys(void **st)
+{
+	static char zone[5000];
+	(void)st;
+	for (unsigned large = 0; large < 2; large++) {
+		struct buf m = BUF_INIT(1 << 20), z = BUF_INIT(sizeof zone);
+		size_t tried = 0, dear = 0;
+		repeat(&m, "DKIM-Signature: v=1; a=rsa-sha256; d=example.org; s=s; h=from; bh=YWJj; b=YWJj\r\n", 10);
+		buf_addz(&m, "From: a@b\r\n\r\nx\r\n");
+		for (unsigned i = 0; i < DKIM_KEYS_MAX; i++)
+			buf_addf(&z, "%ss._domainkey.example.org n=%u; %s", i ? "\n" : "", i, lab_p(large ? "rsa4096" : "rsa2048"));
+		snprintf(zone, sizeof zone, "%s", buf_z(&z));
+		struct dkim *d = lab_verify(buf_str(&m), &(struct dkim_policy){ 0 }, zone, 65536);
+		for (size_t i = 0; i < dkim_n(d); i++) {
+			tried += dkim_signature(d, i)->result == DKIM_FAIL;
+			dear += dkim_signature(d, i)->result == DKIM_POLICY && strstr(dkim_signature(d, i)->reason, "too many");
+		}
+		assert_int_equal(tried, large ? DKIM_TRIES_MAX / 4 / DKIM_KEYS_MAX : 10);
+		assert_int_equal(tried + dear, 10);
+		dkim_free(d);
+		buf_free(&m);
+		buf_free(&z);
+	}
+}
+
 static int teardown(void **st)
 {
 	(void)st;
@@ -242,6 +268,7 @@ int main(void)
 		cmocka_unit_test(linear),
 		cmocka_unit_test(largest),
 		cmocka_unit_test(shared),
+		cmocka_unit_test(large_keys),
 	};
 	return cmocka_run_group_tests(tests, NULL, teardown);
 }

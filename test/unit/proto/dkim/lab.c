@@ -18,7 +18,7 @@ static struct {
 	EVP_PKEY *key;
 	char p[1500], pkcs1[1500];
 } keys[] = { { .name = "rsa2048", .bits = 2048 }, { .name = "rsa1024", .bits = 1024 }, { .name = "rsa1016", .bits = 1016 },
-	{ .name = "rsa512", .bits = 512 }, { .name = "ed25519" } };
+	{ .name = "rsa512", .bits = 512 }, { .name = "rsa4096", .bits = 4096 }, { .name = "ed25519" } };
 
 static size_t load(const char *name)
 {

@@ -8,7 +8,7 @@
 
 #include <openssl/evp.h>
 
-/* Keys made once: "rsa2048", "rsa1024", "rsa1016", "rsa512", "ed25519". */
+/* Keys made once: "rsa2048", "rsa1024", "rsa1016", "rsa512", "rsa4096", "ed25519". */
 EVP_PKEY *lab_key(const char *name);
 /* "p=…" of a key; NUL-terminated, never freed. RSA as SubjectPublicKeyInfo. */
 const char *lab_p(const char *key);

@@ -26,6 +26,9 @@ static void test_split(void **state)
 		    STR_INIT("hello world\r\nC: 3\r\n"), false, false },
 		{ STR_INIT("hello world\r\n"), STR_INIT(""), STR_INIT("hello world\r\n"), false, false },
 		{ STR_INIT(" blank first\r\n"), STR_INIT(""), STR_INIT(" blank first\r\n"), false, false },
+		/* it would continue the field that is put in front of it */
+		{ STR_INIT(" ; dmarc=pass\r\nA: 1\r\n\r\nx\r\n"), STR_INIT(""), STR_INIT(" ; dmarc=pass\r\nA: 1\r\n\r\nx\r\n"), false, false },
+		{ STR_INIT("\t\r\n ; x\r\n\r\n"), STR_INIT(""), STR_INIT("\t\r\n ; x\r\n\r\n"), false, false },
 		{ STR_INIT("A: 1"), STR_INIT("A: 1"), STR_INIT(""), false, true },
 		{ STR_INIT("A: 1\n\nx"), STR_INIT("A: 1\n\nx"), STR_INIT(""), false, true },
 		{ STR_INIT("A:"), STR_INIT("A:"), STR_INIT(""), false, true },
@@ -113,6 +116,8 @@ static void test_sendable(void **state)
 		{ STR_INIT("A: \n1\r\n"), false },
 		{ STR_INIT("A: \r\r\n"), false },
 		{ STR_INIT("A: \0\r\n"), false },
+		{ STR_INIT(" A: 1\r\n"), false },
+		{ STR_INIT("\tx\r\nA: 1\r\n"), false },
 	};
 	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
