@@ -147,12 +147,12 @@ static bool chain(struct str local, struct str domain, struct srs_covered *c)
 	char k = kind(local);
 	struct str rest = str_skip(local, 5), tag, host;
 	c->type = '1';
-	if (k == '0') {
+	if (k == '0' && rest.n) {
 		c->host = domain;
 		c->user = str_skip(local, 4); /* with its separator */
 		return true;
 	}
-	if (k != '1' || !field(&rest, &tag) || !field(&rest, &host) || !rest.n || !is_separator(rest.p[0]) || has_upper(host))
+	if (k != '1' || !field(&rest, &tag) || !field(&rest, &host) || rest.n < 2 || !is_separator(rest.p[0]) || has_upper(host))
 		return false;
 	if (smtp_domain_check(host, false) && smtp_literal_check(host))
 		return false;
