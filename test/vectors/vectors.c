@@ -20,6 +20,7 @@ static const struct {
 	{ "spf", topic_spf, "SPF: rfc7208-tests.json rfc4408-tests.json pyspf-adhoc.json mail-auth-scenarios.json" },
 	{ "dkim", topic_dkim, "DKIM: mail-dkim.json opendkim.json canonicalisation.json mail-auth/*.txt mailauth-ec/*.eml" },
 	{ "arc", topic_arc, "ARC chains: arc-draft-validation-tests.json" },
+	{ "dane", topic_dane, "TLSA records against certificates: danetest.json" },
 };
 static struct {
 	struct str folder;
