@@ -7,21 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { TLS_PAIRS_MAX = 64 };
-
-static char *own_hostname(const struct config *c)
-{
-	char host[256];
-	const char *set = config_str(c, "pepsi", "HOSTNAME");
-	if (set)
-		return strdup(set);
-	if (gethostname(host, sizeof host))
-		return strdup("localhost");
-	host[sizeof host - 1] = 0;
-	return strdup(host);
-}
 
 /* postmaster without a domain (RFC 5321 §4.5.1) means ours: the first local one that is a name, else the host. */
 static char *postmaster_address(const struct terms *t, const char *domains)
@@ -256,7 +243,7 @@ struct terms *terms_new(const struct config *c, const char *section, const struc
 	t->refs = 1;
 	t->section = strdup(section);
 	t->name = strdup(dash ? dash + 1 : section);
-	t->hostname = own_hostname(c);
+	t->hostname = config_hostname(c);
 	t->local = config_domains_new(domains);
 	t->relay = config_networks_new(config_str(c, "pepsi", "RELAY_NETWORKS"));
 	t->proxy = config_networks_new(config_str(c, section, "PROXY_FROM"));

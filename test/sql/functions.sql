@@ -230,7 +230,7 @@ DO $$ BEGIN
     ASSERT pepsi.greylist_ask('{}', '{}', 300, 3600, 86400, 2) = '{}';
     ASSERT pg_temp.ask('02', '01') = '{300,300}';
     PERFORM pg_temp.later(100);
-    ASSERT pg_temp.ask('01') = '{200}', 'from the first time on';
+    ASSERT (pg_temp.ask('01'))[1] BETWEEN 150 AND 200, 'from the first time on';
     PERFORM pg_temp.later(201);
     ASSERT pg_temp.ask('03', '01') = '{300,0}', 'in the order asked';
     ASSERT pg_temp.ask('01') = '{0}';
