@@ -928,14 +928,21 @@ BEGIN
     RETURN ret;
 END $$;
 
--- Forgets what has expired, at most p_limit rows; how many.
+-- Forgets what has expired, at most p_limit rows; how many. Whoever invents senders makes a row each time: where there are more than
+-- p_limit * 100 of them (by the last look of autovacuum), those that wait and expire next are forgotten, too. What has passed stays.
 CREATE FUNCTION pepsi.greylist_sweep(p_limit integer) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE n integer;
+DECLARE n integer; more integer;
 BEGIN
     DELETE FROM pepsi.greylist WHERE key = ANY (ARRAY(SELECT key FROM pepsi.greylist WHERE expires_at <= now() ORDER BY expires_at LIMIT p_limit
         FOR UPDATE SKIP LOCKED));
     GET DIAGNOSTICS n = ROW_COUNT;
+    IF n < p_limit AND (SELECT reltuples FROM pg_class WHERE oid = 'pepsi.greylist'::regclass) > p_limit::real * 100 THEN
+        DELETE FROM pepsi.greylist WHERE key = ANY (ARRAY(SELECT key FROM pepsi.greylist WHERE passes = 0 ORDER BY expires_at LIMIT p_limit - n
+            FOR UPDATE SKIP LOCKED));
+        GET DIAGNOSTICS more = ROW_COUNT;
+        n := n + more;
+    END IF;
     RETURN n;
 END $$;
 

@@ -91,6 +91,7 @@ int tool_recipient_test(struct cli *c);
 int tool_reload(struct cli *c);
 int tool_stop(struct cli *c);
 int tool_dns(struct cli *c);
+int tool_auth_check(struct cli *c);
 int tool_stage_list(struct cli *c);
 int tool_stage_describe(struct cli *c);
 int tool_stage_run(struct cli *c);

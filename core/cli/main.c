@@ -51,6 +51,8 @@ const struct cli_tool cli_tools[] = {
 	{ "reload", NULL, 0, 0, 0, tool_reload, "", "make pepsid read its configuration again" },
 	{ "stop", NULL, CLI_BIT(CLI_WAIT), 0, 0, tool_stop, "", "drain and stop pepsid; --wait: until it is gone" },
 	{ "dns", NULL, CLI_BIT(CLI_DIRECT), 1, 2, tool_dns, "NAME [TYPE]", "ask the DNS as pepsid does: answer, DNSSEC, TTL, server" },
+	{ "auth-check", NULL, CLI_BIT(CLI_IP) | CLI_BIT(CLI_HELO) | CLI_BIT(CLI_FROM) | CLI_BIT(CLI_LISTENER) | CLI_BIT(CLI_SERVER) | CLI_BIT(CLI_ID) |
+	    CLI_BIT(CLI_AS_IS), 0, 1, tool_auth_check, "[FILE]", "explain SPF, DKIM, ARC and DMARC of a stored message, and what a listener does about it" },
 	{ "stage", "list", 0, 0, 0, tool_stage_list, "", "list the stage modules along MODULE_PATH" },
 	{ "stage", "describe", 0, 1, 1, tool_stage_describe, "MODULE", "what a stage module is and which options it takes" },
 	{ "stage", "run", CLI_BIT(CLI_MESSAGE) | CLI_BIT(CLI_FROM) | CLI_BIT(CLI_TO) | CLI_BIT(CLI_SET) | CLI_BIT(CLI_STAGE) |

@@ -139,6 +139,7 @@ void check_listener(struct check *k, const struct config_section *s)
 		check_fault(k, s, mode ? mode : group, true, "%s has no effect: BIND names no unix socket", mode ? "SOCKET_MODE" : "SOCKET_GROUP");
 	check_exposure(k, s, bind);
 	check_before_accept(k, s);
+	check_signin_listener(k, s);
 	check_authentication(k, s);
 }
 

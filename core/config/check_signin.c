@@ -29,6 +29,23 @@ static void check_url(struct check *k, const struct config_section *s, const cha
 		check_fault(k, s, e, false, "%s: blanks, @ and # have no place here; passwords go into OAUTH_CLIENT_SECRET", option);
 }
 
+void check_signin_listener(struct check *k, const struct config_section *listener)
+{
+	const struct config_entry *e = check_entry(listener, "BACKENDS");
+	const char *all = config_str(k->c, "pepsi-signin", "BACKENDS");
+	struct str rest = e ? str_from(e->v.value) : STR_NULL, w;
+	bool any = false;
+	while (str_word(&rest, " \t,", &w)) {
+		char name[64];
+		any = true;
+		snprintf(name, sizeof name, "%.*s", STR_ARG(w));
+		if (!has_word(all ? all : "", name))
+			check_fault(k, listener, e, false, "BACKENDS: %s is not one of BACKENDS in [pepsi-signin], so nobody has set it up", name);
+	}
+	if (e && !any)
+		check_fault(k, listener, e, false, "BACKENDS is empty: nobody could sign in; leave it out for all, or say AUTH = without a mechanism");
+}
+
 void check_signin(struct check *k, const struct config_section *s)
 {
 	const struct config_entry *backends = check_entry(s, "BACKENDS"), *keys = check_entry(s, "OAUTH_KEYS"),

@@ -61,6 +61,8 @@ bool config_is_secret(const struct config *c, const char *section, const char *o
 const char *config_str(const struct config *c, const char *section, const char *option); /* NULL: unset, no default */
 int64_t config_int(const struct config *c, const char *section, const char *option);     /* number, seconds, octets, 0/1; microseconds
                                                                                     where the table says so; 0: no default */
+/* The name of this server, [pepsi] HOSTNAME or the host's own; the caller frees it; NULL: memory. */
+char *config_hostname(const struct config *c);
 /* A path: $VAR and ${VAR:-default} expanded; the caller frees it; NULL when unset without default. Variables come from
  * the environment, and STATE_DIR from [pepsi]. */
 char *config_path(const struct config *c, const char *section, const char *option);

@@ -139,6 +139,8 @@ static const struct pepsi_option listener[] = {
 	    "shortest time after which a message may be wanted back if it is not delivered (RFC 2852)"),
 	LIST("AUTH", 0, NULL, "plain login scram-sha-256 scram-sha-256-plus oauthbearer xoauth2 external",
 	    "ways to sign in, inside TLS only; default: plain login scram-sha-256 scram-sha-256-plus for submission and submissions, else none"),
+	LIST("BACKENDS", 0, NULL, "table pam dovecot oauth certificate",
+	    "of the BACKENDS of [pepsi-signin], those that are asked about users of this listener, in the order that stands there; default: all"),
 	CHOICE("SENDER_OWNERSHIP", 0, "both", "both envelope header none",
 	    "of users who signed in: where only addresses of the account may stand: MAIL FROM (envelope), From, Sender, Resent-From and Resent-Sender (header)"),
 	BOOL("HIDE_CLIENT", 0, "NO", "submission, submissions: Received does not tell where a user's message came from; the log and the queue do"),
@@ -205,9 +207,10 @@ static const struct pepsi_option pepsi_sendmail[] = {
 	    "local; such a section, with or without BIND, sets its limits"),
 	BOOL("DROP", 0, "YES", "let users leave messages in STATE_DIR/submit/drop while pepsid does not answer; they are taken from there as soon as it does"),
 	INT("DROP_ROUND", 0, "1000", 1, 100000, "messages of one user that are taken from there before others' turn comes"),
-	INT("DROP_USER_FILES", 0, "50000", 0, INT64_C(1) << 40,
-	    "files that one user may have there once everything that could be taken was; more are removed. Root is not counted; 0: no limit"),
-	SIZE("DROP_USER_SIZE", 0, "4 GiB", 0, INT64_C(1) << 50, "the same for what they take of the disk"),
+	INT("DROP_USER_FILES", 0, "0", 0, INT64_C(1) << 40,
+	    "files that one user may have there once everything that could be taken was; more are thrown away, messages too, so only where "
+	    "users are not trusted with the disk. Root is not counted; 0: no limit, nothing is lost"),
+	SIZE("DROP_USER_SIZE", 0, "0", 0, INT64_C(1) << 50, "the same for what they take of the disk"),
 	INT("DROP_KEEP_BAD", 0, "100", 0, 100000, "files there that are no messages are kept in STATE_DIR/submit/bad, so many at most; more are removed"),
 };
 

@@ -2,6 +2,9 @@
 #include "config_internal.h"
 #include "schema.h"
 
+#include <stdlib.h>
+#include <unistd.h>
+
 /* What an option without a value falls back to: a stage's MAX_RUNTIME is the dispatcher's. */
 static const struct pepsi_option *default_of(const char *section, const char *option, const struct pepsi_option *o)
 {
@@ -32,4 +35,16 @@ int64_t config_int(const struct config *c, const char *section, const char *opti
 	if (o && o->def && schema_value(c, o, o->def, &ret, NULL) == 0)
 		return ret;
 	return 0;
+}
+
+char *config_hostname(const struct config *c)
+{
+	char host[256];
+	const char *set = config_str(c, "pepsi", "HOSTNAME");
+	if (set)
+		return strdup(set);
+	if (gethostname(host, sizeof host))
+		return strdup("localhost");
+	host[sizeof host - 1] = 0;
+	return strdup(host);
 }

@@ -235,7 +235,7 @@ void auth_offer(struct session *s)
 	while (s->tls_protocol && str_word(&rest, " \t,", &word))
 		if (!sasl_mech_parse(word, &m))
 			mechs |= 1u << m;
-	mechs &= s->in->auth ? s->in->auth->offer : 0;
+	mechs &= s->in->auth ? auth_has(s->in->auth, str_from(s->terms->backends)) : 0;
 	if (mechs & 1u << SASL_SCRAM_SHA_256_PLUS && !bindings(s, b, exporter, end_point))
 		mechs &= ~(1u << SASL_SCRAM_SHA_256_PLUS);
 	if (!s->identity)
@@ -285,6 +285,7 @@ static int start(struct exchange *x, const struct smtp_event *ev, int64_t held_u
 		.mechanism = str_from(sasl_mech_name(x->mech)),
 		.client = s->peer.family == AF_INET || s->peer.family == AF_INET6 ? str_from(s->peer.text) : STR_NULL,
 		.listener = str_from(s->terms->name),
+		.backends = str_from(s->terms->backends),
 		.helo = fit(buf_str(&s->helo)),
 		.tls_version = str_from(s->tls_protocol),
 		.tls_cipher = str_from(s->tls_cipher),

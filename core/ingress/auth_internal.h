@@ -63,6 +63,11 @@ struct auth {
 	struct event *rd, *wr;
 	bool blocked;          /* the socket takes nothing at the moment */
 	unsigned offer;        /* mechanisms the child has, 1u << SASL_… */
+	struct {               /* … and of each backend; none: not told yet */
+		char name[33];
+		unsigned mechs;
+	} offers[WIRE_SIGNIN_BACKENDS_MAX];
+	size_t n_offers;
 
 	int64_t line_second;   /* failures are logged at most so often */
 	unsigned lines;
@@ -79,6 +84,8 @@ struct auth {
 /* auth_peer.c */
 /* Puts m into x->message and x into the line; sends what there is a turn for. 0, or -1: memory, or the message is too long. */
 int auth_ask(struct exchange *x, const struct wire_signin *m);
+/* Mechanisms that these backends (names; empty: all) have. */
+unsigned auth_has(const struct auth *a, struct str backends);
 /* Sends for those whose turn it is. */
 void auth_send(struct auth *a);
 /* Takes x out of the line, and tells the child to forget it. */

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -120,14 +121,38 @@ int auth_account(struct auth *a, uint64_t id, struct str name)
 	return sent ? 0 : -1;
 }
 
-static void take_offer(struct auth *a, struct str mechanisms)
+static unsigned mechs_of(struct str mechanisms)
 {
 	struct str word;
 	enum sasl_mech m;
-	a->offer = 0;
+	unsigned mechs = 0;
 	while (str_word(&mechanisms, " ", &word))
 		if (!sasl_mech_parse(word, &m))
-			a->offer |= 1u << m;
+			mechs |= 1u << m;
+	return mechs;
+}
+
+static void take_offer(struct auth *a, const struct wire_signin_offer *o)
+{
+	a->offer = mechs_of(o->mechanisms);
+	a->n_offers = o->n_backends;
+	for (size_t i = 0; i < o->n_backends; i++) {
+		snprintf(a->offers[i].name, sizeof a->offers[i].name, "%.*s", STR_ARG(o->backends[i].name));
+		a->offers[i].mechs = mechs_of(o->backends[i].mechanisms);
+	}
+}
+
+unsigned auth_has(const struct auth *a, struct str backends)
+{
+	struct str word;
+	unsigned mechs = 0;
+	if (!backends.n || !a->n_offers)
+		return a->offer;
+	while (str_word(&backends, " \t,", &word))
+		for (size_t i = 0; i < a->n_offers; i++)
+			if (str_ieq(word, str_from(a->offers[i].name)))
+				mechs |= a->offers[i].mechs;
+	return mechs;
 }
 
 static void take_counts(struct auth *a, const struct wire_signin_counts *c)
@@ -162,7 +187,7 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 			return;
 		}
 		if (m.op == WIRE_SIGNIN_OFFER)
-			take_offer(a, m.offer.mechanisms);
+			take_offer(a, &m.offer);
 		else if (m.op == WIRE_SIGNIN_COUNTS)
 			take_counts(a, &m.counts);
 		else if (m.op == WIRE_SIGNIN_SYSTEM_IS)

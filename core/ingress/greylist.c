@@ -8,7 +8,8 @@
 #include <openssl/evp.h>
 #include <stdlib.h>
 
-enum { BATCH_MAX = 200, SWEEP_S = 600, HASHED_MAX = 2048 };
+enum { BATCH_MAX = 200, SWEEP_S = 600, HASHED_MAX = 2048,
+	SWEEP_MANY = 1000, SWEEP_AGAIN_S = 5 }; /* a sweep that found so many did not find all: the next one comes soon */
 
 struct greylist_ask {
 	struct greylist_ask *next;   /* not sent yet */
@@ -167,6 +168,8 @@ static void on_swept(void *arg, enum store_rc rc, int64_t n)
 {
 	struct greylist *g = arg;
 	g->sweeping = false;
+	if (rc == STORE_OK && n >= SWEEP_MANY)
+		g->swept_us -= (SWEEP_S - SWEEP_AGAIN_S) * US_PER_S;
 	if (rc == STORE_OK && n)
 		log_debug(NULL, "event=greylist-swept rows=%lld", (long long)n);
 }

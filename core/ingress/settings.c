@@ -7,21 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { TLS_PAIRS_MAX = 64 };
-
-static char *own_hostname(const struct config *c)
-{
-	char host[256];
-	const char *set = config_str(c, "pepsi", "HOSTNAME");
-	if (set)
-		return strdup(set);
-	if (gethostname(host, sizeof host))
-		return strdup("localhost");
-	host[sizeof host - 1] = 0;
-	return strdup(host);
-}
 
 /* postmaster without a domain (RFC 5321 §4.5.1) means ours: the first local one that is a name, else the host. */
 static char *postmaster_address(const struct terms *t, const char *domains)
@@ -208,6 +195,8 @@ static void read_protocol(struct terms *t, const struct config *c)
 	for (char *p = t->auth_text; p && *p; p++)
 		*p = *p >= 'A' && *p <= 'Z' ? (char)(*p + 32) : *p == ',' || *p == '\t' ? ' ' : *p;
 	t->auth = t->auth_text;
+	const char *backends = config_str(c, t->section, "BACKENDS");
+	t->backends = strdup(backends ? backends : "");
 }
 
 /* 0, or -1: no memory. */
@@ -254,7 +243,7 @@ struct terms *terms_new(const struct config *c, const char *section, const struc
 	t->refs = 1;
 	t->section = strdup(section);
 	t->name = strdup(dash ? dash + 1 : section);
-	t->hostname = own_hostname(c);
+	t->hostname = config_hostname(c);
 	t->local = config_domains_new(domains);
 	t->relay = config_networks_new(config_str(c, "pepsi", "RELAY_NETWORKS"));
 	t->proxy = config_networks_new(config_str(c, section, "PROXY_FROM"));
@@ -262,7 +251,7 @@ struct terms *terms_new(const struct config *c, const char *section, const struc
 	t->postmaster = t->hostname ? postmaster_address(t, domains) : NULL;
 	if (t->section)
 		read_protocol(t, c);
-	if (!t->section || !t->name || !t->local || !t->relay || !t->postmaster || !t->proxy || !t->xclient || !t->auth ||
+	if (!t->section || !t->name || !t->local || !t->relay || !t->postmaster || !t->proxy || !t->xclient || !t->auth || !t->backends ||
 	    read_before(t, c)) {
 		config_fault_add(faults, "", 0, false, "[%s]: out of memory", section);
 		terms_unref(t);
@@ -327,6 +316,7 @@ void terms_unref(struct terms *t)
 	config_networks_free(t->proxy);
 	config_networks_free(t->xclient);
 	free(t->postmaster);
+	free(t->backends);
 	free(t->auth_text);
 	for (unsigned i = 0; i < t->n_before; i++)
 		free(t->before[i]);

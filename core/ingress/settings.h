@@ -53,6 +53,7 @@ struct terms {
 	bool before_spares;    /* not mail of those who signed in */
 	struct net_tls *tls;   /* NULL: no TLS */
 	char *auth_text;       /* what auth points to */
+	char *backends;        /* BACKENDS of the listener; "": those of [pepsi-signin] */
 };
 
 struct shared_settings {

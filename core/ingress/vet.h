@@ -1,5 +1,5 @@
 /* Who a message from outside is from: SPF, DKIM, ARC and DMARC (proto/auth/verify.h) beside the dialogue, and what a listener makes of the
- * verdict: a refusal, a place in quarantine, Authentication-Results, state.auth. Never blocks; nobody but the message itself waits.
+ * verdict (vet_decide.h): a refusal, a place in quarantine, Authentication-Results, state.auth. Never blocks; nobody but the message itself waits.
  *
  * One message, told: with its first accepted recipient SPF begins (vet_begin); with the end of its headers keys and policies are asked
  * for, and its body is hashed as it comes (vet_content); at its end (vet_message) all is known, most often, else it waits, at most for
@@ -14,32 +14,13 @@
 #ifndef INGRESS_VET_H
 #define INGRESS_VET_H
 
-#include "base/str.h"
-#include "config/config.h"
+#include "vet_decide.h"
 
 struct session;
 struct ingress;
 struct message;
 struct buf;
 struct vet;
-
-enum vet_mode { VET_OFF, VET_RECORD, VET_ENFORCE };
-
-/* Of a listener. */
-struct vet_terms {
-	enum vet_mode spf, dkim, arc, dmarc;
-	struct config_networks *exempt; /* AUTHENTICATION_EXEMPT; NULL: RELAY_NETWORKS */
-	bool tempfail;                  /* what cannot be looked up now, where it is to be enforced: 451; else as if nothing was found */
-	int64_t timeout_us;
-	char *sealer_text;              /* what sealers point to */
-	struct str *sealers;
-	size_t n_sealers;
-	char *quarantine;               /* the stage; NULL: none, state.auth alone tells it */
-	bool received_spf;
-};
-/* smtp: PROTOCOL is smtp: methods that are not set are recorded, else off. 0, or -1: memory. */
-int vet_terms_read(struct vet_terms *t, const struct config *c, const char *section, bool smtp);
-void vet_terms_done(struct vet_terms *t);
 
 /* A recipient was accepted. Does nothing when it was one before, for clients of ours, and where nothing is to be looked at. */
 void vet_begin(struct session *s, struct str mail_from);

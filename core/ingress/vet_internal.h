@@ -30,7 +30,7 @@ struct vet {
 struct vet_refusal {
 	enum refusal why;
 	struct smtp_reply reply;
-	char text[400];
+	struct vet_decision decision; /* what reply points into */
 };
 
 struct vet_counts {

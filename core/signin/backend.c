@@ -89,18 +89,31 @@ static bool can(const struct signin *s, enum backend_kind k, bool known, enum sa
 	}
 }
 
-size_t backend_choose(const struct signin *s, struct str mechanism, bool *ret_relay)
+unsigned backend_mask(const struct signin *s, struct str list)
+{
+	struct str w;
+	unsigned mask = 0;
+	if (!str_trim(list).n)
+		return ~0u;
+	while (str_word(&list, " \t,", &w))
+		for (size_t i = 0; i < s->n_backends; i++)
+			if (str_ieq(w, str_from(backend_name(s->backends[i].kind))))
+				mask |= 1u << i;
+	return mask;
+}
+
+size_t backend_choose(const struct signin *s, unsigned allowed, struct str mechanism, bool *ret_relay)
 {
 	enum sasl_mech m = SASL_MECHS;
 	bool known = sasl_mech_parse(mechanism, &m) == 0;
 	size_t i = 0;
-	while (i < s->n_backends && !can(s, s->backends[i].kind, known, m, mechanism))
+	while (i < s->n_backends && !(allowed & 1u << i && can(s, s->backends[i].kind, known, m, mechanism)))
 		i++;
 	*ret_relay = i < s->n_backends && s->backends[i].kind == BACKEND_DOVECOT && !(known && sends_password(m));
 	return i;
 }
 
-void backend_offer(const struct signin *s, char *out, size_t size)
+void backend_offer(const struct signin *s, unsigned allowed, char *out, size_t size)
 {
 	size_t n = 0;
 	const char *name;
@@ -109,12 +122,12 @@ void backend_offer(const struct signin *s, char *out, size_t size)
 #define OFFER(z) (n += (size_t)snprintf(out + n, size - n, "%s%s", n ? " " : "", (z)))
 	for (unsigned m = 0; m < SASL_MECHS; m++) {
 		name = sasl_mech_name((enum sasl_mech)m);
-		if (backend_choose(s, str_from(name), &relay) < s->n_backends && n + strlen(name) + 2 < size)
+		if (backend_choose(s, allowed, str_from(name), &relay) < s->n_backends && n + strlen(name) + 2 < size)
 			OFFER(name);
 	}
 	for (size_t i = 0; (name = dovecot_mech(s->dovecot, i)); i++) {
 		enum sasl_mech m;
-		if (sasl_mech_parse(str_from(name), &m) && n + strlen(name) + 2 < size)
+		if (sasl_mech_parse(str_from(name), &m) && backend_choose(s, allowed, str_from(name), &relay) < s->n_backends && n + strlen(name) + 2 < size)
 			OFFER(name);
 	}
 #undef OFFER
@@ -123,7 +136,7 @@ void backend_offer(const struct signin *s, char *out, size_t size)
 bool backend_next(struct exchange *x)
 {
 	for (size_t i = x->backend + 1; i < x->s->n_backends; i++)
-		if (takes_passwords(x->s, x->s->backends[i].kind)) {
+		if (x->allowed & 1u << i && takes_passwords(x->s, x->s->backends[i].kind)) {
 			x->backend = i;
 			return true;
 		}
@@ -230,7 +243,7 @@ static void on_verified(void *arg, const struct job_msg *answer)
 static bool later_password_backend(const struct exchange *x)
 {
 	for (size_t i = x->backend + 1; i < x->s->n_backends; i++)
-		if (takes_passwords(x->s, x->s->backends[i].kind))
+		if (x->allowed & 1u << i && takes_passwords(x->s, x->s->backends[i].kind))
 			return true;
 	return false;
 }

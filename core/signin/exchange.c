@@ -245,6 +245,7 @@ static bool keep_start(struct exchange *x, const struct wire_signin_start *from)
 	struct wire_signin_start *st = &x->start;
 	*st = *from;
 	st->initial = STR_NULL; /* the mechanism has its copy */
+	st->backends = STR_NULL; /* x->allowed */
 	x->kept = BUF_INIT(WIRE_SIGNIN_DATAGRAM_MAX);
 	if (!buf_room(&x->kept, 24 * 1024)) /* more than all fields below can be: it must not move */
 		return false;
@@ -304,7 +305,8 @@ static void start(struct signin *s, uint64_t id, const struct wire_signin_start 
 	x->serial = ++s->next_serial;
 	x->last = BUF_INIT(WIRE_SIGNIN_BLOB_MAX);
 	x->senders_text = BUF_INIT(64 * 1024);
-	x->backend = backend_choose(s, st->mechanism, &relay);
+	x->allowed = backend_mask(s, st->backends);
+	x->backend = backend_choose(s, x->allowed, st->mechanism, &relay);
 	if (!keep_start(x, st) || map_put(&s->by_id, id, x) || map_put(&s->by_serial, x->serial, x)) {
 		send_fail(s, id, WIRE_SIGNIN_BUSY, "", "", "out of memory");
 		exchange_free(x);

@@ -63,7 +63,7 @@ struct signin {
 	char dummy[PASSWORD_PHC_MAX]; /* see password_dummy() */
 	char dummy_key[32];           /* for SCRAM's */
 	uint32_t caps[STORE_CAPS];    /* of the configuration; 0: none */
-	char offered[WIRE_SIGNIN_TEXT_MAX];
+	char offered[BACKEND_KINDS + 1][WIRE_SIGNIN_TEXT_MAX]; /* of each, and (the last) of all */
 	bool offer_told;              /* at all: that there is nothing must be said, too */
 	bool counts_changed;
 	int status;
@@ -80,6 +80,7 @@ struct exchange {
 	struct buf kept;              /* what the strings of `start` point to */
 	struct wire_signin_start start; /* without the initial response */
 	struct sasl_server *sasl;     /* NULL: relayed to Dovecot */
+	unsigned allowed;             /* backend_mask() of the listener */
 	size_t backend;               /* whose word is asked for or was given */
 	bool waiting;                 /* for a backend; else for the client */
 	int64_t deadline;             /* monotonic */
@@ -124,16 +125,18 @@ const char *backend_name(enum backend_kind k);
 /* Reads [pepsi-signin] BACKENDS and caps. */
 void backend_settings(struct signin *s);
 bool backend_has(const struct signin *s, enum backend_kind k);
-/* The first backend that can do the mechanism: its index, or n_backends. relay: its blobs go to Dovecot as they are. */
-size_t backend_choose(const struct signin *s, struct str mechanism, bool *ret_relay);
-/* What all of them can do together, best first, blank-separated. */
-void backend_offer(const struct signin *s, char *out, size_t size);
+/* Which of them this list of names means: a bit for each index. No name at all: all of them. */
+unsigned backend_mask(const struct signin *s, struct str list);
+/* The first backend of `allowed` that can do the mechanism: its index, or n_backends. relay: its blobs go to Dovecot as they are. */
+size_t backend_choose(const struct signin *s, unsigned allowed, struct str mechanism, bool *ret_relay);
+/* What these of them can do together, best first, blank-separated. */
+void backend_offer(const struct signin *s, unsigned allowed, char *out, size_t size);
 bool backend_up(const struct signin *s, const struct backend *b);
 /* Each leads to exchange_verdict() or _verifier(), later or at once. */
 void backend_password(struct exchange *x);
 void backend_verifier(struct exchange *x);
 void backend_certificate(struct exchange *x);
-/* The next backend behind x->backend that takes passwords: true and x->backend is it. */
+/* The next of x->allowed behind x->backend that takes passwords: true and x->backend is it. */
 bool backend_next(struct exchange *x);
 /* What may x->account? Leads to exchange_accepted(), or to a verdict that is none. */
 void backend_policy(struct exchange *x);

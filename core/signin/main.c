@@ -105,15 +105,22 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 
 void signin_offer(struct signin *s)
 {
-	char now[WIRE_SIGNIN_TEXT_MAX];
-	backend_offer(s, now, sizeof now);
-	if (s->offer_told && strcmp(now, s->offered) == 0)
+	char now[BACKEND_KINDS + 1][WIRE_SIGNIN_TEXT_MAX] = { "" };
+	struct wire_signin m = { .op = WIRE_SIGNIN_OFFER, .offer = { .n_backends = s->n_backends } };
+	for (size_t i = 0; i < s->n_backends; i++)
+		backend_offer(s, 1u << i, now[i], sizeof now[i]);
+	backend_offer(s, ~0u, now[BACKEND_KINDS], sizeof now[0]);
+	if (s->offer_told && memcmp(now, s->offered, sizeof now) == 0)
 		return;
 	s->offer_told = true;
 	memcpy(s->offered, now, sizeof now);
-	struct wire_signin m = { .op = WIRE_SIGNIN_OFFER, .offer = { str_from(now) } };
+	m.offer.mechanisms = str_from(now[BACKEND_KINDS]);
+	for (size_t i = 0; i < s->n_backends; i++) {
+		m.offer.backends[i].name = str_from(backend_name(s->backends[i].kind));
+		m.offer.backends[i].mechanisms = str_from(now[i]);
+	}
 	signin_send(s, &m);
-	log_info(NULL, "event=signin-offer mechanisms=%s", log_qz(now));
+	log_info(NULL, "event=signin-offer mechanisms=%s", log_qz(now[BACKEND_KINDS]));
 }
 
 static void send_counts(struct signin *s)

@@ -128,7 +128,7 @@ static void tell_dmarc(struct verify *v)
 		say(v, VERIFY_SAYS, VERIFY_DMARC, "the record of %s applies: %.*s", c->walk.policy_domain, STR_ARG(r->record->text));
 	for (size_t i = 0; i < c->n_ids && c->result != DMARC_RESULT_NONE; i++) {
 		const struct dmarc_id *id = &v->id[i];
-		say(v, VERIFY_SAYS, VERIFY_DMARC, "%s of %.*s %s, %s", id->spf ? "SPF" : "DKIM", STR_ARG(id->domain),
+		say(v, VERIFY_SAYS, VERIFY_DMARC, "%s of %.*s %s, %s", id->spf ? "SPF" : "DKIM", STR_ARG(id->domain.n ? id->domain : STR("no domain")),
 		    id->pass ? "passed" : id->temperror ? "is not known" : "did not pass",
 		    id->aligned ? "aligned" : id->pass ? "not aligned" : "so it does not count");
 	}

@@ -174,6 +174,8 @@ static int hash_messages(struct dkim_chain *c, struct dkim_fields *f, const stru
 	for (unsigned i = c->n; i-- > 0;) {
 		struct dkim_sig *s = &c->message[i];
 		s->old = i + 1 < c->n;
+		if (!s->settled)
+			dkim_sig_check_from(s, f);
 		if (s->settled)
 			continue;
 		if (dkim_sig_hash_fields(s, f, (size_t)(src->ams[i] - f->field)))

@@ -72,6 +72,8 @@ struct dkim_signature {
 	struct str identity;   /* header.i: i= decoded, local part as written, domain folded; "@d" when there was none */
 	struct str b;          /* header.b: the first octets of b=, at least 8 where there are, enough to tell them apart (RFC 6008) */
 	unsigned bits;         /* of the key; 0: no key */
+	enum dkim_result headers, body; /* raw, apart: the signature over the header fields, the body hash. PASS, FAIL, NONE as raw */
+	char canon[16];        /* "relaxed/simple": of the header fields, of the body; "" when c= could not be read */
 	bool testing;          /* t=y in the key: the domain asks that its signatures count for nothing (RFC 6376 §3.6.1) */
 	bool has_length;       /* there is an l= */
 	uint64_t t, x;         /* of the signature; 0: none */

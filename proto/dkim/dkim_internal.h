@@ -124,7 +124,7 @@ struct dkim_sig {
 void dkim_sig_settle(struct dkim_sig *s, enum dkim_result r, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* Reads the field. Not usable: it is settled. Returns 0, or -1: memory. */
 int dkim_sig_parse(struct dkim_sig *s, enum dkim_kind kind, struct str value, const struct dkim_policy *p, struct arena *a);
-/* What must hold between signature and message before any arithmetic: From. own: its index among the fields. */
+/* What must hold between signature and message before any arithmetic: From. Of an ARC-Message-Signature: who signs one From signs all. */
 void dkim_sig_check_from(struct dkim_sig *s, const struct dkim_fields *f);
 /* Computes digest of the fields h= selects and of the signature's own field; settles it where that is more than is hashed. Returns 0, or -1:
  * memory. */

@@ -15,6 +15,8 @@ void dkim_sig_check_from(struct dkim_sig *s, const struct dkim_fields *f)
 	bool more = true;
 	while (dkim_tags_item(&rest, &more, &name))
 		signed_ones += str_ieq(name, from_name);
+	if (s->kind != DKIM_SIGNATURE && (!there || !signed_ones))
+		return; /* RFC 8617 §4.1.2 leaves the choice of fields to the sealer */
 	if (!there)
 		dkim_sig_settle(s, DKIM_PERMERROR, "the message has no From");
 	else if (there > signed_ones) /* who reads it may be shown the one that is not signed (RFC 6376 §8.15) */
@@ -133,15 +135,16 @@ static bool body_holds(struct dkim_sig *s, const struct dkim_bodies *b, const st
 		return false;
 	}
 	if (s->pub.has_length && s->length > total) {
-		s->pub.raw = DKIM_FAIL;
+		s->pub.raw = s->pub.body = DKIM_FAIL;
 		dkim_sig_settle(s, DKIM_FAIL, "the body is shorter than l=");
 		return false;
 	}
 	if (s->body_hash.n != h->n_digest || memcmp(s->body_hash.p, h->digest, h->n_digest) != 0) {
-		s->pub.raw = DKIM_FAIL;
+		s->pub.raw = s->pub.body = DKIM_FAIL;
 		dkim_sig_settle(s, DKIM_FAIL, "the body is not what was signed");
 		return false;
 	}
+	s->pub.body = DKIM_PASS;
 	if (s->pub.has_length && s->length < total && !p->partial)
 		s->policy_why = "l= leaves a part of the body unsigned";
 	return true;
@@ -151,6 +154,7 @@ void dkim_sig_finish(struct dkim_sig *s, const struct dkim_bodies *b, const stru
 {
 	if (s->settled || !s->keyed)
 		return;
+	s->pub.headers = s->verified ? DKIM_PASS : DKIM_FAIL;
 	if (s->kind != DKIM_ARC_SEAL && s->hash < 0) {
 		dkim_sig_settle(s, DKIM_POLICY, "too many different body hashes");
 		return;

@@ -63,18 +63,28 @@ static int canon_named(struct str s, enum dkim_canon *ret)
 	return 0;
 }
 
+static void name_canon(struct dkim_sig *s)
+{
+	static const char *const names[] = { [DKIM_SIMPLE] = "simple", [DKIM_RELAXED] = "relaxed" };
+	snprintf(s->pub.canon, sizeof s->pub.canon, "%s/%s", names[s->header_canon], names[s->body_canon]);
+}
+
 static void parse_canon(struct dkim_sig *s, const struct dkim_tag *t)
 {
 	/* Without c= a DKIM-Signature is simple. Of ARC-Message-Signature, RFC 8617 §4.1.2 does not say otherwise, but its suite
 	 * (ams_fields_c_na) and the sealers in use take relaxed. */
 	s->header_canon = s->body_canon = t || s->kind == DKIM_SIGNATURE ? DKIM_SIMPLE : DKIM_RELAXED;
-	if (!t)
+	if (!t) {
+		name_canon(s);
 		return;
+	}
 	ptrdiff_t slash = str_chr(t->value, '/');
 	if (slash < 0 ? canon_named(t->value, &s->header_canon) :
 			canon_named(str_n(t->value.p, (size_t)slash), &s->header_canon) ||
 			    canon_named(str_skip(t->value, (size_t)slash + 1), &s->body_canon))
 		dkim_sig_settle(s, DKIM_NEUTRAL, "c= names no canonicalisation we know");
+	else
+		name_canon(s);
 }
 
 static bool query_known(struct str q, bool historic)

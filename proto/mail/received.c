@@ -113,6 +113,70 @@ int mail_received_write(struct buf *out, const struct mail_received *r)
 	return mail_fold_end(&f) || bad ? -1 : 0;
 }
 
+/* Takes a word, or a comment with its parentheses, off *rest. False: at the end, or ";" begins the date. */
+static bool next_word(struct str *rest, struct str *ret)
+{
+	size_t n = 0, depth = 0;
+	while (rest->n && (rest->p[0] == ' ' || rest->p[0] == '\t'))
+		*rest = str_skip(*rest, 1);
+	if (!rest->n || rest->p[0] == ';')
+		return false;
+	bool comment = rest->p[0] == '(';
+	for (; n < rest->n; n++) {
+		char c = rest->p[n];
+		if (comment ? depth == 1 && c == ')' : c == ' ' || c == '\t' || c == ';' || c == '(')
+			break;
+		if (comment && c == '\\' && n + 1 < rest->n)
+			n++;
+		else if (comment)
+			depth += c == '(' ? 1 : c == ')' ? (size_t)-1 : 0;
+	}
+	n += comment && n < rest->n; /* its last parenthesis */
+	*ret = str_n(rest->p, n);
+	*rest = str_skip(*rest, n);
+	return true;
+}
+
+/* "(name [IPv6:2001:db8::1])" */
+static void read_client(struct str comment, struct mail_received *ret)
+{
+	ptrdiff_t open = str_chr(comment, '['), close = str_chr(comment, ']');
+	if (open < 0 || close < open)
+		return;
+	struct str ip = str_n(comment.p + open + 1, (size_t)(close - open - 1)), name = str_trim(str_n(comment.p + 1, (size_t)open - 1));
+	ret->ip = str_istarts(ip, STR("IPv6:")) ? str_skip(ip, 5) : ip;
+	ret->rdns = name;
+}
+
+int mail_received_read(struct str value, struct mail_received *ret)
+{
+	static const struct str keys[] = { STR_INIT("from"), STR_INIT("by"), STR_INIT("with"), STR_INIT("id") };
+	struct mail_received r = { .time_us = 0 };
+	struct str *into[] = { &r.helo, &r.hostname, &r.protocol, &r.id }, rest = value, word;
+	struct str *want = NULL, *last = NULL;
+	while (next_word(&rest, &word)) {
+		if (word.p[0] == '(') {
+			if (last == &r.helo && !r.ip.n)
+				read_client(word, &r);
+			continue;
+		}
+		if (want) {
+			*want = word;
+			last = want;
+			want = NULL;
+			continue;
+		}
+		last = NULL;
+		for (unsigned i = 0; i < sizeof keys / sizeof *keys; i++)
+			if (str_ieq(word, keys[i]) && !into[i]->n)
+				want = into[i];
+	}
+	if (!r.hostname.n)
+		return -1;
+	*ret = r;
+	return 0;
+}
+
 size_t mail_received_count(struct str headers, size_t most)
 {
 	return mail_field_count(headers, STR("Received"), most);

@@ -25,6 +25,10 @@ struct mail_received {
  * get in. Returns 0, or -1: the buffer is full. */
 int mail_received_write(struct buf *out, const struct mail_received *r);
 
+/* Reads the value of a Received field, unfolded (mail_field_unfold): one of ours, or of anybody who writes the clauses of RFC 5321 §4.4 in
+ * that way: helo, rdns, ip, hostname, protocol and id of *ret point into value, the rest is empty. Comments may nest. Returns 0, or -1: there is no "by". */
+int mail_received_read(struct str value, struct mail_received *ret);
+
 /* Number of Received fields; stops at `most` (0: never), which is all a loop check needs. */
 size_t mail_received_count(struct str headers, size_t most);
 

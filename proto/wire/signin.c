@@ -11,6 +11,7 @@ static void walk_start(struct walk *w, struct wire_signin_start *s)
 	walk_text(w, &s->client, 64);
 	walk_text(w, &s->local, 64);
 	walk_text(w, &s->listener, WIRE_SIGNIN_NAME_MAX);
+	walk_text(w, &s->backends, WIRE_SIGNIN_TEXT_MAX);
 	walk_text(w, &s->helo, WIRE_SIGNIN_TEXT_MAX);
 	walk_text(w, &s->tls_version, 32);
 	walk_text(w, &s->tls_cipher, 64);
@@ -59,6 +60,16 @@ static void walk_fail(struct walk *w, struct wire_signin_fail *f)
 	walk_text(w, &f->account, WIRE_SIGNIN_NAME_MAX);
 	walk_text(w, &f->backend, 32);
 	walk_text(w, &f->reason, WIRE_SIGNIN_TEXT_MAX);
+}
+
+static void walk_offer(struct walk *w, struct wire_signin_offer *o)
+{
+	walk_text(w, &o->mechanisms, WIRE_SIGNIN_TEXT_MAX);
+	walk_count(w, &o->n_backends, WIRE_SIGNIN_BACKENDS_MAX);
+	for (size_t i = 0; i < o->n_backends; i++) {
+		walk_text(w, &o->backends[i].name, 32);
+		walk_text(w, &o->backends[i].mechanisms, WIRE_SIGNIN_TEXT_MAX);
+	}
 }
 
 static void walk_counts(struct walk *w, struct wire_signin_counts *c)
@@ -110,7 +121,7 @@ static void walk_message(struct walk *w, struct wire_signin *m)
 		walk_fail(w, &m->fail);
 		break;
 	case WIRE_SIGNIN_OFFER:
-		walk_text(w, &m->offer.mechanisms, WIRE_SIGNIN_TEXT_MAX);
+		walk_offer(w, &m->offer);
 		break;
 	case WIRE_SIGNIN_COUNTS:
 		walk_counts(w, &m->counts);

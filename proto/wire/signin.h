@@ -71,6 +71,7 @@ struct wire_signin_start {
 	struct str mechanism;   /* upper case */
 	struct str client, local; /* addresses without ports; empty: unix socket */
 	struct str listener;    /* its name in the configuration */
+	struct str backends;    /* names, blank-separated: only these may be asked; empty: all */
 	struct str helo;        /* for the log; may be empty */
 	struct str tls_version, tls_cipher; /* empty: no TLS */
 	struct wire_signin_binding bindings[WIRE_SIGNIN_BINDINGS_MAX]; /* all that this connection has; the client chooses */
@@ -106,6 +107,10 @@ struct wire_signin_fail {
 
 struct wire_signin_offer {
 	struct str mechanisms;  /* blank-separated, best first: what some backend can do now */
+	size_t n_backends;
+	struct {                /* … and each of them alone, for listeners with BACKENDS of their own */
+		struct str name, mechanisms;
+	} backends[WIRE_SIGNIN_BACKENDS_MAX];
 };
 
 /* Since the child's start. */

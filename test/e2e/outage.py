@@ -154,7 +154,7 @@ def next_hop_refusing(t):
 def next_hop_hanging(t):
     """The next hop takes the connection and says nothing more: given up after the timeout, retried, delivered."""
     sink = pepsi.Sink(t)
-    d = pepsi.Pepsid(t, pepsi.smarthost("init", sink.port, "CONNECT_TIMEOUT = 2 s\nCOMMAND_TIMEOUT = 2 s\nDATA_TIMEOUT = 2 s\nIDLE_TIMEOUT = 0 s\n") + pepsi.bounce())
+    d = pepsi.Pepsid(t, pepsi.smarthost("init", sink.port, "CONNECT_TIMEOUT = 1 s\nCOMMAND_TIMEOUT = 1 s\nDATA_TIMEOUT = 1 s\nIDLE_TIMEOUT = 0 s\n") + pepsi.bounce())
     for phase in ("banner", "rcpt", "eod"):
         sink.script = {phase: "hang"}
         ident = d.accept("sender@example.test", "rcpt@far.test", pepsi.message("hang-" + phase))

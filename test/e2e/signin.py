@@ -2,6 +2,7 @@
 its own for tls-exporter), the accounts of `pepsi account`; what a failure tells and what it costs; tokens and certificates; an
 admin child that dies; a storm of sign-ins beside flowing mail."""
 import base64
+import ctypes
 import hashlib
 import hmac
 import json
@@ -80,12 +81,12 @@ class Site:
     def path(self, name):
         return os.path.join(self.dir, name)
 
-    def issue(self, name, san, use):
-        cert, key, csr, ext = self.path(name + ".pem"), self.path(name + ".key"), self.path("csr"), self.path("ext")
+    def issue(self, name, san, use, digest="sha256", file=None):
+        cert, key, csr, ext = self.path((file or name) + ".pem"), self.path((file or name) + ".key"), self.path("csr"), self.path("ext")
         run(self.openssl, "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=" + name, "-keyout", key, "-out", csr)
         with open(ext, "w") as f:
             f.write("subjectAltName=%s\nextendedKeyUsage=%s\nbasicConstraints=CA:FALSE\n" % (san, use))
-        run(self.openssl, "x509", "-req", "-in", csr, "-CA", self.ca, "-CAkey", self.path("ca.key"), "-CAcreateserial", "-days", "30", "-extfile", ext, "-out", cert)
+        run(self.openssl, "x509", "-req", "-in", csr, "-CA", self.ca, "-CAkey", self.path("ca.key"), "-CAcreateserial", "-days", "30", "-" + digest, "-extfile", ext, "-out", cert)
         return cert, key
 
     def account(self, *args, stdin=None):
@@ -431,6 +432,126 @@ def certificates(t):
         s.close()
 
 
+class Gnutls:
+    """An SMTP session inside STARTTLS with GnuTLS at the client's end: another library's opinion of what a channel is bound to."""
+
+    def __init__(self, site, priority=None, identity=None):
+        self.lib = lib = ctypes.CDLL("libgnutls.so.30")
+        for name in ("gnutls_record_send", "gnutls_record_recv"):
+            getattr(lib, name).restype = ctypes.c_ssize_t
+        lib.gnutls_strerror.restype = ctypes.c_char_p
+        plain = pepsi.Smtp(site.submission)
+        pepsi.check(plain.cmd("STARTTLS")[0] == 220, "STARTTLS")
+        plain.file.close()
+        self.sock, self.buffer = plain.sock, b""
+        self.sock.settimeout(None)  # a blocking descriptor; the test has its own limit
+        self.cred, self.tls = ctypes.c_void_p(), ctypes.c_void_p()
+        self.do("gnutls_certificate_allocate_credentials", ctypes.byref(self.cred))
+        pepsi.check(lib.gnutls_certificate_set_x509_trust_file(self.cred, site.ca.encode(), 1) == 1, "the authority")
+        if identity:
+            self.do("gnutls_certificate_set_x509_key_file", self.cred, identity[0].encode(), identity[1].encode(), 1)
+        self.do("gnutls_init", ctypes.byref(self.tls), 2)
+        self.do("gnutls_set_default_priority", self.tls) if not priority else self.do("gnutls_priority_set_direct", self.tls, priority.encode(), None)
+        self.do("gnutls_credentials_set", self.tls, 1, self.cred)
+        self.do("gnutls_server_name_set", self.tls, 1, b"mx.example.test", ctypes.c_size_t(15))
+        lib.gnutls_session_set_verify_cert(self.tls, b"mx.example.test", 0)
+        lib.gnutls_transport_set_int2(self.tls, self.sock.fileno(), self.sock.fileno())
+        self.do("gnutls_handshake", self.tls)
+        code, text = self.cmd("EHLO client.example.test")
+        pepsi.check(code == 250, "EHLO inside TLS: %d" % code)
+        self.extensions = text.split("\n")[1:]
+
+    def do(self, name, *args):
+        r = getattr(self.lib, name)(*args)
+        pepsi.check(r >= 0, "%s: %s" % (name, self.lib.gnutls_strerror(r)))
+
+    def binding(self, kind):
+        """kind: GNUTLS_CB_TLS_UNIQUE, _SERVER_END_POINT, _EXPORTER."""
+        class Datum(ctypes.Structure):
+            _fields_ = [("data", ctypes.POINTER(ctypes.c_ubyte)), ("size", ctypes.c_uint)]
+        d = Datum()
+        self.do("gnutls_session_channel_binding", self.tls, kind, ctypes.byref(d))
+        return bytes(d.data[:d.size])
+
+    def line(self):
+        while b"\r\n" not in self.buffer:
+            room = ctypes.create_string_buffer(16384)
+            n = self.lib.gnutls_record_recv(self.tls, room, ctypes.c_size_t(len(room)))
+            pepsi.check(n > 0 or n in (-28, -52), "recv: %s" % self.lib.gnutls_strerror(ctypes.c_int(n)))  # GNUTLS_E_AGAIN, _INTERRUPTED
+            self.buffer += room.raw[:max(n, 0)]
+        line, _, self.buffer = self.buffer.partition(b"\r\n")
+        return line.decode()
+
+    def cmd(self, text):
+        octets = text.encode() + b"\r\n"
+        pepsi.check(self.lib.gnutls_record_send(self.tls, octets, ctypes.c_size_t(len(octets))) == len(octets), "send")
+        lines = [self.line()]
+        while lines[-1][3:4] == "-":
+            lines.append(self.line())
+        return int(lines[0][:3]), "\n".join(each[4:] for each in lines)
+
+    def close(self):
+        self.lib.gnutls_deinit(self.tls)
+        self.lib.gnutls_certificate_free_credentials(self.cred)
+        self.sock.close()
+
+
+def other_library(t):
+    """Channel bindings as GnuTLS has them, with certificates that are signed with other digests (RFC 5929 section 4.1); EXTERNAL by programs that are not ours."""
+    site = Site.of(t)
+    try:
+        ctypes.CDLL("libgnutls.so.30")
+    except OSError:
+        raise pepsi.Skip("no libgnutls")
+    unique, end_point, exporter = 0, 1, 2
+    before, first = site.cert, (site.cert, site.key)
+    for digest in ("sha256", "sha384", "sha512"):
+        if digest != "sha256":
+            cert, key = site.issue("mx.example.test", "DNS:mx.example.test,DNS:localhost,IP:127.0.0.1", "serverAuth", digest, "mx-" + digest)
+            site.reload("TLS_CERT = %s\nTLS_KEY = %s\n" % first, "TLS_CERT = %s\nTLS_KEY = %s\n" % (cert, key))
+            first = (cert, key)
+        for version in ("1.2", "1.3"):
+            s = Gnutls(site, "NORMAL:-VERS-ALL:+VERS-TLS" + version)
+            data = s.binding(end_point)
+            pepsi.check(len(data) == int(digest[3:]) // 8, "%s: %d octets" % (digest, len(data)))
+            pepsi.check(scram(s, "alice", PASSWORD, ("tls-server-end-point", data))[0] == 235, "tls-server-end-point, %s, TLS %s" % (digest, version))
+            s.close()
+            s = Gnutls(site, "NORMAL:-VERS-ALL:+VERS-TLS" + version)
+            wrong = bytes([data[0] ^ 1]) + data[1:]
+            pepsi.check(scram(s, "alice", PASSWORD, ("tls-server-end-point", wrong))[0] == 535, "another certificate was taken")
+            s.close()
+    s = Gnutls(site, "NORMAL:-VERS-ALL:+VERS-TLS1.3")
+    pepsi.check(scram(s, "alice", PASSWORD, ("tls-exporter", s.binding(exporter)))[0] == 235, "tls-exporter")
+    s.close()
+    s, other = Gnutls(site), Gnutls(site)  # of another connection
+    pepsi.check(scram(s, "alice", PASSWORD, ("tls-exporter", other.binding(exporter)))[0] == 535, "another channel's binding")
+    s.close()
+    other.close()
+    site.reload("TLS_CERT = %s\nTLS_KEY = %s\n" % first, "TLS_CERT = %s\nTLS_KEY = %s\n" % (before, site.key))
+    # EXTERNAL
+    phone = site.issue("alice-other", "email:alice-other@example.test", "clientAuth")
+    site.account("set", "alice", "--certificate", hashlib.sha256(ssl.PEM_cert_to_DER_cert(open(phone[0]).read())).hexdigest())
+    s = Gnutls(site, identity=phone)
+    pepsi.check("EXTERNAL" in offered(s) and s.cmd("AUTH EXTERNAL =")[0] == 235, "EXTERNAL by GnuTLS: %s" % offered(s))
+    s.close()
+    done = ["gnutls"]
+    if shutil.which("gsasl"):
+        for authzid in ("", "alice"):
+            out = run("gsasl", "--smtp", "--connect=localhost:%d" % site.submission, "--x509-ca-file=" + site.ca, "--x509-cert-file=" + phone[0],
+                      "--x509-key-file=" + phone[1], "-m", "EXTERNAL", "-z", authzid, "--verbose")
+            pepsi.check(b"235 " in out, "gsasl EXTERNAL: %s" % out.decode(errors="replace"))
+        done.append("gsasl")
+    if shutil.which("curl"):
+        with open(site.path("mail"), "wb") as f:
+            f.write(pepsi.message("external-by-curl"))
+        run("curl", "-sS", "--ssl-reqd", "--cacert", site.ca, "--cert", phone[0], "--key", phone[1], "smtp://localhost:%d/client.example.test" % site.submission,
+            "--user", "alice:", "--login-options", "AUTH=EXTERNAL", "--mail-from", "alice@example.test", "--mail-rcpt", "rcpt@example.test",
+            "--upload-file", site.path("mail"))
+        site.arrived("external-by-curl")
+        done.append("curl")
+    pepsi.say("      clients: " + " ".join(done))
+
+
 def child_killed(t):
     """The admin child dies in the middle of an exchange: 454, mail flows on, and another child takes over."""
     site = Site.of(t)
@@ -488,4 +609,4 @@ def storm(t):
     pepsi.check(p99 < 0.25 * pepsi.SLACK, "NOOP p99 %.0f ms" % (p99 * 1000))
 
 
-pepsi.main(__file__, [clients, scram_bindings, rules, throttled, left_in_time, tokens, certificates, child_killed, delayed, storm])
+pepsi.main(__file__, [clients, scram_bindings, rules, throttled, left_in_time, tokens, certificates, other_library, child_killed, delayed, storm])

@@ -325,6 +325,24 @@ def pam(t):
     account(d, "add", "bob", "--no-password")
     account(d, "disable", "bob")
     want(d, 535, "plain", "bob", "bob's secret")
+    # a listener with some of them: the others are neither announced nor asked there
+    def only(now, then):
+        with open(d.config) as f:
+            text = f.read()
+        with open(d.config, "w") as f:
+            f.write(text.replace(now, then))
+        code, out, err = d.cli("reload")
+        pepsi.check(code == 0, "reload: %s%s" % (out, err))
+    account(d, "enable", "bob")
+    only("PROTOCOL = submissions\n", "PROTOCOL = submissions\nBACKENDS = table\n")
+    pepsi.wait_for("the other listener", lambda: attempt(d, "plain", "bob", "bob's secret") == 535)
+    want(d, 235, "plain", "alice", "from the table")
+    pepsi.check(offers(d, "SCRAM-SHA-256"), "SCRAM of the table is not offered")
+    only("BACKENDS = table\n", "BACKENDS = pam\n")
+    pepsi.wait_for("the other listener", lambda: not offers(d, "SCRAM-SHA-256"))
+    want(d, 235, "plain", "bob", "bob's secret")
+    want(d, 535, "plain", "alice", "from the table")
+    want(d, 235, "plain", "alice", "alice's secret")
 
 
 class TokenServer:
@@ -410,6 +428,11 @@ def configuration(t):
             f.write(text.replace("[pepsi-signin]\n", "[pepsi-signin]\n" + lines + "\n"))
         code, out, err = d.cli("config", "check")
         pepsi.check(code == 1 and fault in out + err and "pepsi.conf:" in out + err, "%s: exit %d: %s%s" % (lines, code, out, err))
+    for lines, fault in (("BACKENDS = pam", "pam is not one of BACKENDS in [pepsi-signin]"), ("BACKENDS =", "BACKENDS is empty"), ("BACKENDS = pma", "pma")):
+        with open(d.config, "w") as f:
+            f.write(text.replace("PROTOCOL = submissions\n", "PROTOCOL = submissions\n" + lines + "\n"))
+        code, out, err = d.cli("config", "check")
+        pepsi.check(code == 1 and fault in out + err and "pepsi.conf:" in out + err, "listener, %s: exit %d: %s%s" % (lines, code, out, err))
 
 
 if __name__ == "__main__":

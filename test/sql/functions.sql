@@ -230,7 +230,7 @@ DO $$ BEGIN
     ASSERT pepsi.greylist_ask('{}', '{}', 300, 3600, 86400, 2) = '{}';
     ASSERT pg_temp.ask('02', '01') = '{300,300}';
     PERFORM pg_temp.later(100);
-    ASSERT pg_temp.ask('01') = '{200}', 'from the first time on';
+    ASSERT (pg_temp.ask('01'))[1] BETWEEN 150 AND 200, 'from the first time on';
     PERFORM pg_temp.later(201);
     ASSERT pg_temp.ask('03', '01') = '{300,0}', 'in the order asked';
     ASSERT pg_temp.ask('01') = '{0}';
@@ -241,9 +241,19 @@ DO $$ BEGIN
     PERFORM pg_temp.later(301);
     ASSERT pg_temp.ask('02', '04') = '{0,0}', 'the second one proves the network, for whoever comes behind it';
     ASSERT pg_temp.ask('05') = '{0}';
-    PERFORM pg_temp.later(86401);
+    PERFORM pg_temp.later(90000); -- not just 86401: sweep looks at the beginning of this transaction
     ASSERT pg_temp.ask('05') = '{300}', 'the network is forgotten';
     ASSERT pepsi.greylist_sweep(1) = 1;
     ASSERT pepsi.greylist_sweep(100) >= 2;
     ASSERT (SELECT count(*) FROM pepsi.greylist) = 1;
+    INSERT INTO pepsi.greylist (key, first_at, passes, expires_at)
+        SELECT decode(lpad(to_hex(i), 32, '0'), 'hex'), now(), i % 2, now() + i * interval '1 minute' FROM generate_series(4096, 4395) i;
+END $$;
+ANALYZE pepsi.greylist;
+DO $$ BEGIN
+    ASSERT pepsi.greylist_sweep(10) = 0, 'no more than ten times a hundred: all stay';
+    ASSERT pepsi.greylist_sweep(2) = 2, 'more than a hundred times two';
+    ASSERT (SELECT count(*) FROM pepsi.greylist WHERE passes = 0) = 149, 'of those that wait';
+    ASSERT (SELECT count(*) FROM pepsi.greylist WHERE passes > 0) = 150, 'what has passed stays';
+    DELETE FROM pepsi.greylist WHERE key < decode(lpad('ffff', 32, '0'), 'hex');
 END $$;

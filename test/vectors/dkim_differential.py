@@ -5,8 +5,6 @@ changed afterwards. Prints what was compared; 77 where dkimpy is not installed. 
 dkimpy decides signature by signature on everything. libopendkim is asked only about messages with one signature that nobody broke or
 of which only the text was changed: it is not made for hostile fields. It is reached through its shared library, if there is one."""
 import base64
-import ctypes
-import ctypes.util
 import json
 import os
 import random
@@ -14,6 +12,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+
+import opendkim
 
 try:
     import dkim
@@ -139,59 +139,13 @@ def dkimpy_verdicts(keys, message):
     return out
 
 
-class OpenDkim:
-    """libopendkim with keys from a file (constants of its dkim.h)."""
-    SETOPT, QUERYMETHOD, QUERYINFO, QUERY_FILE = 1, 6, 7, 1
-
-    def __init__(self, keys, folder):
-        path = ctypes.util.find_library("opendkim")
-        self.lib = None
-        if not path:
-            return
-        c = self.c = ctypes.CDLL(path)
-        for f in ("dkim_init", "dkim_verify"):
-            getattr(c, f).restype = ctypes.c_void_p
-        c.dkim_verify.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int)]
-        c.dkim_options.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t]
-        for f in ("dkim_header", "dkim_body"):
-            getattr(c, f).argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t]
-        c.dkim_eoh.argtypes = c.dkim_free.argtypes = [ctypes.c_void_p]
-        c.dkim_eom.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
-        self.lib = ctypes.c_void_p(c.dkim_init(None, None))
-        file = os.path.join(folder, "keys").encode()
-        with open(file, "w") as f:
-            f.writelines(f"{n} {v}\n" for n, v in keys.zone.items())
-        method = ctypes.c_int(self.QUERY_FILE)
-        if c.dkim_options(self.lib, self.SETOPT, self.QUERYMETHOD, ctypes.byref(method), ctypes.sizeof(method)) or \
-           c.dkim_options(self.lib, self.SETOPT, self.QUERYINFO, file, len(file)):
-            raise SystemExit("libopendkim takes no keys from a file")
-
-    def verdict(self, message):
-        status, c = ctypes.c_int(), self.c
-        d = ctypes.c_void_p(c.dkim_verify(self.lib, b"test", None, ctypes.byref(status)))
-        head, _, body = message.partition(b"\r\n\r\n")
-        field = b""
-        for line in head.split(b"\r\n") + [b"end"]:
-            if field and line[:1] not in (b" ", b"\t"):
-                c.dkim_header(d, field, len(field))
-                field = line
-            else:
-                field += (b"\r\n" if field else b"") + line
-        ok = c.dkim_eoh(d) == 0
-        if ok and body:
-            ok = c.dkim_body(d, body, len(body)) == 0
-        ok = ok and c.dkim_eom(d, None) == 0
-        c.dkim_free(d)
-        return "pass" if ok else "other"
-
-
 def main():
     program, count = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 200
     seed = int(os.environ.get("PEPSI_SEED", "6376"))
     r = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
         keys = Keys(folder)
-        open_dkim = OpenDkim(keys, folder)
+        open_dkim = opendkim.OpenDkim(keys.zone, folder)
         cases, asked, signatures, passing = [], 0, 0, 0
         for i in range(count):
             message, kind = change(r, sign(r, keys, make_message(r), folder))

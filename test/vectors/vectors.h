@@ -13,12 +13,13 @@ struct verdict {
 	bool ok;
 	struct buf expected, got; /* one line of text each, printed when not ok */
 	const char *note;         /* why another result than the suite's is right, or NULL */
+	bool report;              /* nothing is judged: the line is the id and `got`, whatever it holds */
 };
 
 /* file: the base name of the file the case is from; a topic whose files differ in form looks at it or at the case's keys. */
 typedef void vectors_topic_fn(const char *file, struct json_object *one, struct verdict *v);
 
-vectors_topic_fn topic_smtp_data, topic_address, topic_proxy_protocol, topic_eai;
+vectors_topic_fn topic_smtp_data, topic_address, topic_proxy_protocol, topic_eai, topic_mail;
 vectors_topic_fn topic_dmarc, topic_authres, topic_psl;
 vectors_topic_fn topic_dkim, topic_arc, topic_spf;
 /* The part of topic address that judges header fields: {"header", "expected"}. */

@@ -25,6 +25,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		must(f.name.n > 0 && mail_field_find(s.headers, f.name, 0, &again) == 0);
 		struct buf b = BUF_INIT(1 << 20), w = BUF_INIT(1 << 21);
 		must(mail_field_unfold(&b, f.value) == 0);
+		struct mail_received got;
+		if (mail_received_read(buf_str(&b), &got) == 0)
+			must(got.hostname.n && got.hostname.p >= b.p && got.hostname.p + got.hostname.n <= b.p + b.n &&
+			     (!got.ip.n || (got.ip.p >= b.p && got.ip.p + got.ip.n <= b.p + b.n)));
 		if (mail_field_write(&w, f.name, buf_str(&b)) == 0)
 			must(mail_headers_sendable(buf_str(&w)) && mail_field_count(buf_str(&w), f.name, 0) == 1);
 		buf_free(&b);

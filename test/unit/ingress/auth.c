@@ -222,6 +222,27 @@ static void test_offer(void **state)
 	u = user_new(&e);
 	assert_non_null(strstr(hello(&u), "AUTH PLAIN\r\n"));
 	user_free(&u);
+	/* a listener with BACKENDS of its own: what these have, not what others do */
+	struct terms *t = e.w->in->listening->terms;
+	free(t->backends);
+	t->backends = strdup("PAM");
+	m.offer = (struct wire_signin_offer){ .mechanisms = STR("SCRAM-SHA-256 PLAIN LOGIN"), .n_backends = 2,
+		.backends = { { STR("table"), STR("SCRAM-SHA-256 PLAIN LOGIN") }, { STR("pam"), STR("PLAIN") } } };
+	child_send(&e, &m);
+	u = user_new(&e);
+	assert_non_null(strstr(hello(&u), "AUTH PLAIN\r\n"));
+	say(&u, "AUTH SCRAM-SHA-256 biws\r\n");
+	expect(&u, "504 5.5.4");
+	say(&u, PLAIN);
+	const struct wire_signin *asked = child_get(&e, WIRE_SIGNIN_START);
+	assert_true(str_eq(asked->start.backends, STR("PAM")));
+	user_free(&u);
+	for (unsigned i = 0; i < 20; i++)
+		world_turn(e.w);
+	t->backends[0] = 0;
+	u = user_new(&e);
+	assert_non_null(strstr(hello(&u), "AUTH SCRAM-SHA-256 PLAIN LOGIN\r\n"));
+	user_free(&u);
 	/* outside TLS */
 	struct client c = client_new(e.w);
 	client_expect(&c, "220 ");

@@ -301,6 +301,97 @@ static void test_failures(void **state)
 	done(w, &c, -1);
 }
 
+/* PRDR with stages before acceptance: not a word before the verdict and the commit; then one reply for each recipient, and one for all
+ * of what is refused. Who changes the recipients does not change how many replies the client counts on. */
+static void test_prdr(void **state)
+{
+	static struct str one[] = { STR_INIT("other@example.test") };
+	static const struct {
+		struct wire_verdict v;
+		const char *want[5];
+		const char *rcpts;
+	} cases[] = {
+		{ { .what = WIRE_PASS }, { "353 ", "250 ", "250 ", "250 2.0.0 Ok: queued as" }, "alice@example.test bob@example.test" },
+		{ { .what = WIRE_PASS, .changed = WIRE_CHANGED_RCPTS, .rcpts = one, .n_rcpts = 1 }, { "353 ", "250 ", "250 ", "250 2.0.0 Ok: queued as" },
+		    "other@example.test" },
+		{ { .what = WIRE_DISCARD }, { "353 ", "250 ", "250 ", "250 " }, NULL },
+		{ { .what = WIRE_REJECT, .text = STR_INIT("no"), .enhanced = STR_INIT("5.7.9") }, { "550 5.7.9 no\r\n" }, NULL },
+		{ { .what = WIRE_DEFER }, { "451 4.7.1 " }, NULL },
+		{ { .what = WIRE_FAULT }, { "451 4.7.1 " }, NULL },
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct world *w = world("one", "tempfail");
+		struct client c = client_new(w);
+		client_hello(&c);
+		client_send(&c, "MAIL FROM:<a@example.org> PRDR\r\nRCPT TO:<alice@example.test>\r\nRCPT TO:<bob@example.test>\r\nDATA\r\n");
+		for (unsigned k = 0; k < 3; k++)
+			client_expect(&c, "250 ");
+		client_expect(&c, "354 ");
+		client_send(&c, MESSAGE ".\r\nNOOP\r\n");
+		settle(w);
+		int sock = come(w, 11);
+		struct job j = get_job(sock);
+		struct wire_verdict v = cases[i].v;
+		v.id = j.item.id;
+		client_quiet(&c);
+		say(w, sock, &v, -1);
+		drop_job(&j);
+		assert_int_equal(w->fake.n_rows, cases[i].rcpts != NULL);
+		if (cases[i].rcpts) {
+			assert_string_equal(w->fake.rows[0].rcpts, cases[i].rcpts);
+			client_quiet(&c);
+			fake_commit(w, NULL);
+		}
+		for (unsigned k = 0; cases[i].want[k]; k++)
+			client_expect(&c, cases[i].want[k]);
+		client_expect(&c, "250 2.0.0 Ok\r\n"); /* NOOP: nothing was told twice */
+		done(w, &c, sock);
+	}
+}
+
+/* BEFORE_ACCEPT_AUTHENTICATED = NO: mail of who signed in goes past the stages, everybody else's and the rest of the listener's does not. */
+static void test_spared(void **state)
+{
+	(void)state;
+	for (unsigned spares = 0; spares < 2; spares++) {
+		struct world *w = world_new((const char *const[]){ "listener-mx", "BEFORE_ACCEPT", "one", "listener-mx", "BEFORE_ACCEPT_AUTHENTICATED",
+		    spares ? "NO" : "YES", "stage-one", "PROGRAM", "x", NULL });
+		memset(&spawner, 0, sizeof spawner);
+		w->in->before->sp = (struct ingress_spawner){ NULL, start, kill_it };
+		struct client c = client_new(w);
+		client_hello(&c);
+		buf_addz(&w->in->sessions->login, "bob@example.test");
+		w->fake.sender = "bob@example.test";
+		client_envelope(&c);
+		client_send(&c, MESSAGE ".\r\n");
+		settle(w);
+		assert_int_equal(spawner.started, !spares);
+		assert_int_equal(w->fake.n_rows, spares);
+		int sock = -1;
+		if (!spares) {
+			sock = come(w, 11);
+			struct job j = get_job(sock);
+			say(w, sock, &(struct wire_verdict){ .id = j.item.id, .what = WIRE_PASS }, -1);
+			drop_job(&j);
+		}
+		fake_commit(w, NULL);
+		client_expect(&c, "250 2.0.0 Ok: queued as ");
+		client_free(&c);
+		/* a stranger is looked at either way */
+		w->fake.sender = NULL;
+		c = sent(w);
+		if (sock < 0)
+			sock = come(w, 11);
+		struct job j = get_job(sock);
+		client_quiet(&c);
+		say(w, sock, &(struct wire_verdict){ .id = j.item.id, .what = WIRE_REJECT }, -1);
+		drop_job(&j);
+		client_expect(&c, "550 ");
+		done(w, &c, sock);
+	}
+}
+
 static void test_overload(void **state)
 {
 	(void)state;
@@ -413,7 +504,7 @@ static void test_client_leaves(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_pass_and_change), cmocka_unit_test(test_large_body),
-		cmocka_unit_test(test_verdicts), cmocka_unit_test(test_failures), cmocka_unit_test(test_overload),
+		cmocka_unit_test(test_verdicts), cmocka_unit_test(test_failures), cmocka_unit_test(test_prdr), cmocka_unit_test(test_spared), cmocka_unit_test(test_overload),
 		cmocka_unit_test(test_successor), cmocka_unit_test(test_deadline), cmocka_unit_test(test_client_leaves) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -242,6 +242,12 @@ static void sweeps(void **st)
 	db.swept(db.swept_arg, STORE_AWAY, 0);
 	greylist_tick(g, now + 22 * minute);
 	assert_int_equal(db.sweeps, 3);
+	db.swept(db.swept_arg, STORE_OK, 10000); /* that was not all */
+	greylist_tick(g, now + 22 * minute + minute / 15);
+	assert_int_equal(db.sweeps, 3);
+	greylist_tick(g, now + 22 * minute + minute / 10);
+	assert_int_equal(db.sweeps, 4);
+	db.swept(db.swept_arg, STORE_OK, 0);
 	greylist_free(g);
 	event_base_free(base);
 }

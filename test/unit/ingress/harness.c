@@ -277,8 +277,13 @@ void world_free(struct world *w)
 
 struct client client_new(struct world *w)
 {
+	return client_new_at(w, w->in->listening->port);
+}
+
+struct client client_new_at(struct world *w, unsigned port)
+{
 	struct client c = { .w = w, .in = BUF_INIT(1 << 20) };
-	struct sockaddr_in sa = { .sin_family = AF_INET, .sin_port = htons(w->in->listening->port) };
+	struct sockaddr_in sa = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
 	sa.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	c.fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	assert_int_equal(connect(c.fd, (struct sockaddr *)&sa, sizeof sa), 0);

@@ -83,6 +83,7 @@ struct client {
 	bool closed;
 };
 struct client client_new(struct world *w);
+struct client client_new_at(struct world *w, unsigned port); /* of another listener */
 void client_free(struct client *c);
 void client_send(struct client *c, const char *text);
 void client_send_n(struct client *c, const char *p, size_t n);

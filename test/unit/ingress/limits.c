@@ -328,6 +328,67 @@ static void test_deadlines_together(void **state)
 	world_free(w);
 }
 
+/* MAX_SESSIONS of all listeners together; RESERVED_SESSIONS of it are for submission and LIMIT_EXEMPT, so that strangers on one port do not
+ * shut out the others. */
+static void test_reserved(void **state)
+{
+	enum { MX, OWN, MSA, PORTS };
+	static const char *const sections[PORTS] = { "listener-mx", "listener-own", "listener-msa" };
+	char at[PORTS][64];
+	struct client c[16];
+	unsigned n = 0, port[PORTS] = { 0 };
+	(void)state;
+	for (unsigned i = 0; i < PORTS; i++) {
+		int fd = net_listen("127.0.0.1", 0, at[i], sizeof at[i]);
+		assert_true(fd >= 0);
+		snprintf(at[i], sizeof at[i], "127.0.0.1:%u", net_listen_port(fd));
+		close(fd);
+	}
+	struct world *w = world_new((const char *const[]){ "pepsi-ingress", "MAX_SESSIONS", "10", "pepsi-ingress", "RESERVED_SESSIONS", "20",
+	    sections[MX], "BIND", at[MX], sections[OWN], "BIND", at[OWN], sections[OWN], "LIMIT_EXEMPT", "127.0.0.0/8", sections[MSA], "BIND", at[MSA],
+	    NULL });
+	for (struct listening *l = w->in->listening; l; l = l->next)
+		for (unsigned i = 0; i < PORTS; i++)
+			if (!strcmp(l->terms->section, sections[i])) {
+				port[i] = l->port;
+				l->terms->need_auth = i == MSA; /* as submission has it, without its TLS */
+			}
+	assert_true(port[MX] && port[OWN] && port[MSA]);
+	for (unsigned i = 0; i < 8; i++) {
+		c[n] = client_new_at(w, port[MX]);
+		client_expect(&c[n++], "220 ");
+	}
+	struct client more = client_new_at(w, port[MX]);
+	client_expect(&more, "421 4.7.0 ");
+	client_closed(&more);
+	client_free(&more);
+	c[n] = client_new_at(w, port[MSA]);
+	client_expect(&c[n++], "220 ");
+	c[n] = client_new_at(w, port[OWN]);
+	client_expect(&c[n++], "220 ");
+	/* all is all */
+	for (unsigned i = 0; i < PORTS; i++) {
+		more = client_new_at(w, port[i]);
+		client_expect(&more, "421 4.7.0 ");
+		client_closed(&more);
+		client_free(&more);
+	}
+	assert_int_equal(w->in->rejected[REFUSED_CONNECTIONS], 4);
+	/* a place of a stranger that is given back is no stranger's: seven others are there, and two of ours */
+	client_free(&c[0]);
+	for (unsigned i = 0; i < 20; i++)
+		world_turn(w);
+	assert_int_equal(w->in->n_sessions, 9);
+	more = client_new_at(w, port[MX]);
+	client_expect(&more, "421 4.7.0 ");
+	client_free(&more);
+	c[0] = client_new_at(w, port[MSA]);
+	client_expect(&c[0], "220 ");
+	for (unsigned i = 0; i < n; i++)
+		client_free(&c[i]);
+	world_free(w);
+}
+
 static void on_all_gone(void *arg)
 {
 	++*(unsigned *)arg;
@@ -632,7 +693,7 @@ int main(void)
 		cmocka_unit_test(test_not_reading),
 		cmocka_unit_test(test_wake_interval),
 		cmocka_unit_test(test_spool_trouble),
-		cmocka_unit_test(test_drain), cmocka_unit_test(test_drain_together),
+		cmocka_unit_test(test_drain), cmocka_unit_test(test_drain_together), cmocka_unit_test(test_reserved),
 		cmocka_unit_test(test_reload),
 		cmocka_unit_test(test_numbers),
 		cmocka_unit_test(test_bind_faults),

@@ -173,6 +173,30 @@ static void structure(void **st)
 	}
 }
 
+/* A From field that the newest message signature leaves out beside one that it has is one that nobody vouches for. */
+static void second_from(void **st)
+{
+	static const char *const where[] = { "", "To: bob@example.net\r\n", "Subject: x\r\n" };
+	(void)st;
+	for (size_t i = 0; i < sizeof where / sizeof *where; i++) {
+		char with[120];
+		struct buf m = BUF_INIT(1 << 20), more = BUF_INIT(1 << 20);
+		buf_addz(&m, MESSAGE);
+		add_set(&m, 1, NULL, "example.org", "s", "");
+		if (where[i][0]) { /* below the signed one it is another that is hashed */
+			snprintf(with, sizeof with, "%sFrom: eve@example.org\r\n", where[i]);
+			replace(&m, where[i], with);
+			expect(buf_str(&m), DKIM_FAIL, "ARC-Message-Signature 1: ");
+		} else {
+			buf_addz(&more, "From: eve@example.org\r\n");
+			buf_adds(&more, buf_str(&m));
+			expect(buf_str(&more), DKIM_FAIL, "ARC-Message-Signature 1: a From field is not signed");
+		}
+		buf_free(&m);
+		buf_free(&more);
+	}
+}
+
 static void limits(void **st)
 {
 	struct buf m = BUF_INIT(1 << 22);
@@ -199,6 +223,7 @@ int main(void)
 		cmocka_unit_test(chains),
 		cmocka_unit_test(seals),
 		cmocka_unit_test(structure),
+		cmocka_unit_test(second_from),
 		cmocka_unit_test(limits),
 	};
 	return cmocka_run_group_tests(tests, NULL, teardown);

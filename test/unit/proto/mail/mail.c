@@ -194,6 +194,7 @@ int main(void)
 		cmocka_unit_test(test_date),
 		cmocka_unit_test(test_received),
 		cmocka_unit_test(test_received_hostile),
+		cmocka_unit_test(test_received_read),
 		cmocka_unit_test(test_received_width),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,6 +20,7 @@
 
 void test_received(void **state);
 void test_received_hostile(void **state);
+void test_received_read(void **state);
 void test_received_width(void **state);
 
 #endif

@@ -93,3 +93,41 @@ void test_received_width(void **state)
 		buf_free(&b);
 	}
 }
+
+void test_received_read(void **state)
+{
+	static const struct {
+		const char *value, *helo, *rdns, *ip, *by, *with, *id;
+	} cases[] = {
+		{ "from mail.example.org (out.example.org [192.0.2.1]) (using TLSv1.3 X) by mx.example.test with ESMTPS id 4711 for <b@c>; Mon, 30 Nov 2026 11:39:24 +0000",
+		    "mail.example.org", "out.example.org", "192.0.2.1", "mx.example.test", "ESMTPS", "4711" },
+		{ "from [IPv6:2001:db8::1] ([IPv6:2001:db8::1]) by mx with SMTP; x", "[IPv6:2001:db8::1]", "", "2001:db8::1", "mx", "SMTP", "" },
+		{ "by mx; Mon", "", "", "", "mx", "", "" },
+		{ "(by nobody) by mx(really)with\tLMTP;", "", "", "", "mx", "LMTP", "" },
+		{ "from a (b (c) \\) [192.0.2.2]) (d [192.0.2.3]) by mx by other from x", "a", "b (c) \\)", "192.0.2.2", "mx", "", "" },
+		{ "from a by mx ([192.0.2.9])", "a", "", "", "mx", "", "" },
+		{ "from a (]x[192.0.2.9) by mx", "a", "", "", "mx", "", "" },
+		{ "FROM a (unterminated [192.0.2.9] by mx", NULL, NULL, NULL, NULL, NULL, NULL },
+		{ "from a; by mx", NULL, NULL, NULL, NULL, NULL, NULL },
+		{ "from", NULL, NULL, NULL, NULL, NULL, NULL },
+		{ "by", NULL, NULL, NULL, NULL, NULL, NULL },
+		{ "", NULL, NULL, NULL, NULL, NULL, NULL },
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct mail_received r = { .hostname = STR("untouched") };
+		int rc = mail_received_read(str_from(cases[i].value), &r);
+		if (!cases[i].by) {
+			assert_int_equal(rc, -1);
+			assert_str(r.hostname, STR("untouched"));
+			continue;
+		}
+		assert_int_equal(rc, 0);
+		assert_str(r.helo, str_from(cases[i].helo));
+		assert_str(r.rdns, str_from(cases[i].rdns));
+		assert_str(r.ip, str_from(cases[i].ip));
+		assert_str(r.hostname, str_from(cases[i].by));
+		assert_str(r.protocol, str_from(cases[i].with));
+		assert_str(r.id, str_from(cases[i].id));
+	}
+}

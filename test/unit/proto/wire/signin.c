@@ -15,7 +15,7 @@ static struct wire_signin start(void)
 {
 	struct wire_signin m = { .op = WIRE_SIGNIN_START, .id = UINT64_MAX };
 	m.start = (struct wire_signin_start){ .service = STR("submission"), .mechanism = STR("SCRAM-SHA-256-PLUS"),
-		.client = STR("2001:db8::1"), .local = STR("192.0.2.1"), .listener = STR("msa"), .helo = STR("[192.0.2.7]"),
+		.client = STR("2001:db8::1"), .local = STR("192.0.2.1"), .listener = STR("msa"), .backends = STR("pam table"), .helo = STR("[192.0.2.7]"),
 		.tls_version = STR("TLSv1.3"), .tls_cipher = STR("TLS_AES_256_GCM_SHA384"), .n_bindings = 2,
 		.bindings = { { STR("tls-exporter"), STR("\0\1\2\3") }, { STR("tls-server-end-point"), STR("abc") } },
 		.has_cert = true, .cert_verified = true, .cert_digest = STR("0123456789abcdef0123456789abcdef"),
@@ -38,7 +38,8 @@ static size_t all(struct wire_signin *to)
 		.recipients_hour = 3, .recipients_day = UINT32_MAX } };
 	to[n++] = (struct wire_signin){ .op = WIRE_SIGNIN_FAIL, .id = 3, .fail = { .why = WIRE_SIGNIN_BUSY, .account = STR("alice"),
 		.reason = STR("queue full") } };
-	to[n++] = (struct wire_signin){ .op = WIRE_SIGNIN_OFFER, .offer = { STR("PLAIN LOGIN") } };
+	to[n++] = (struct wire_signin){ .op = WIRE_SIGNIN_OFFER, .offer = { STR("PLAIN LOGIN"), 2,
+		{ { STR("table"), STR("PLAIN") }, { STR("pam"), STR("PLAIN LOGIN") } } } };
 	to[n++] = (struct wire_signin){ .op = WIRE_SIGNIN_COUNTS, .counts = { .hashing = 4, .hashing_max = 4, .queued = 7,
 		.queue_max = 200, .exchanges = 11, .hashed = 1000, .hash_us = UINT64_MAX, .busy = 2, .n_backends = 1,
 		.backends = { { STR("table"), true, 5, 6, 7 } } } };
@@ -93,7 +94,7 @@ static void limits(void **st)
 	struct {
 		const char *what;
 		struct wire_signin m;
-	} of[24];
+	} of[25];
 	size_t n = 0;
 	(void)st;
 	memset(big, 'x', sizeof big);
@@ -106,6 +107,7 @@ static void limits(void **st)
 	BAD(m->start.initial = str_n(big, WIRE_SIGNIN_BLOB_MAX + 1));
 	BAD(m->start.has_initial = false);
 	BAD(m->start.listener = STR("a\nb"));
+	BAD(m->start.backends = STR("a\nb"));
 	BAD(m->start.client = str_n(big, 65));
 	BAD(m->start.n_bindings = WIRE_SIGNIN_BINDINGS_MAX + 1);
 	BAD(m->start.n_bindings = 257);
