@@ -20,6 +20,7 @@ static const struct {
 	{ "spf", topic_spf, "SPF: rfc7208-tests.json rfc4408-tests.json pyspf-adhoc.json mail-auth-scenarios.json" },
 	{ "dkim", topic_dkim, "DKIM: mail-dkim.json opendkim.json canonicalisation.json mail-auth/*.txt mailauth-ec/*.eml" },
 	{ "mail", topic_mail, "whole messages, reported as JSON for mail_differential.py" },
+	{ "srs", topic_srs, "rewriting of envelope senders: vectors.json mail-srs-properties.json" },
 	{ "arc", topic_arc, "ARC chains: arc-draft-validation-tests.json" },
 };
 static struct {
