@@ -24,6 +24,7 @@ static const struct {
 	{ "headers", topic_headers, "header fields: content_type.json unstructured.json encoded-words.json received.json" },
 	{ "srs", topic_srs, "rewriting of envelope senders: vectors.json mail-srs-properties.json" },
 	{ "arc", topic_arc, "ARC chains: arc-draft-validation-tests.json" },
+	{ "dane", topic_dane, "TLSA records against certificates: danetest.json" },
 };
 static struct {
 	struct str folder;
