@@ -23,6 +23,7 @@ static const struct {
 	{ "srs", topic_srs, "rewriting of envelope senders: vectors.json mail-srs-properties.json" },
 	{ "arc", topic_arc, "ARC chains: arc-draft-validation-tests.json" },
 	{ "dane", topic_dane, "TLSA records against certificates: danetest.json" },
+	{ "mta-sts", topic_mta_sts, "MTA-STS: txt-record.json policy.json mx-match.json postfix-mta-sts-resolver/refdata*.tsv" },
 };
 static struct {
 	struct str folder;
@@ -164,7 +165,7 @@ static int judge_file(vectors_topic_fn *judge, const char *path, struct tally *t
 	/* message files are cases of their own: {"path": FILE} */
 	if (judge == topic_dkim && !str_iends(str_from(path), STR(".json")))
 		return judge_whole(judge, path, file, t);
-	if (str_iends(str_from(path), STR(".txt")))
+	if (str_iends(str_from(path), STR(".txt")) || str_iends(str_from(path), STR(".tsv")))
 		return judge_lines(judge, path, file, t);
 	struct json_object *root = json_object_from_file(path), *cases = root;
 	if (!root) {
