@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 enum { REFUSAL_LINES_A_SECOND = 20 };
+enum { COUNTS_GRACE_S = 3, COUNTS_STEP_US = 20 * 1000 }; /* of a stop */
 enum { SWEEP_SEEN = 4000, SWEEP_ENDED = 50, SWEEP_LOOKS = 200 }; /* in one turn of the loop */
 
 const char *const refusal_names[REFUSED_N] = { "relay", "database", "memory", "disk", "headers", "loop", "content",
@@ -616,17 +617,25 @@ void ingress_reload(struct ingress *in, const struct config *c, const struct ing
 	certificates_watch(in, clock_mono_us());
 }
 
+/* The last counts for DMARC reports, what the last sessions brought among them: they are worth a moment's wait. */
+static bool counts_are_stored(struct ingress *in)
+{
+	const struct timeval soon = { 0, COUNTS_STEP_US };
+	int64_t now = clock_mono_us();
+	if (!in->counts_until_us)
+		in->counts_until_us = now + COUNTS_GRACE_S * US_PER_S;
+	return !in->tally || !tally_drain(in->tally, now) || now >= in->counts_until_us || evtimer_add(in->drain_end, &soon);
+}
+
 static void on_drain_end(evutil_socket_t fd, short what, void *arg)
 {
 	struct ingress *in = arg;
 	(void)fd;
 	(void)what;
-	if (!in->draining || !in->drained)
+	if (!in->draining || !in->drained || !counts_are_stored(in))
 		return;
 	void (*done)(void *) = in->drained;
 	in->drained = NULL;
-	if (in->tally)
-		tally_flush(in->tally, clock_mono_us(), true); /* what the last sessions brought */
 	if (in->n_sessions)
 		log_warn(NULL, "event=drain-grace-over sessions=%u", in->n_sessions);
 	done(in->drained_arg);

@@ -99,6 +99,7 @@ struct ingress {
 	struct auth *auth;           /* from the start on */
 	struct caps *caps;           /* from the start on */
 	struct tally *tally;         /* from the start on; counts for DMARC reports */
+	int64_t counts_until_us;     /* so long a drain waits for the last of them */
 	struct notice *notices;      /* messages of our own on their way to the database */
 	uint64_t n_notices;
 	/* the database for the caps' books; NULL: none (tests) */
