@@ -47,6 +47,7 @@ int vet_terms_read(struct vet_terms *t, const struct config *c, const char *sect
 		.tempfail = temperror && !strcmp(temperror, "tempfail"),
 		.timeout_us = config_int(c, section, "AUTHENTICATION_TIMEOUT") * INT64_C(1000000),
 		.received_spf = config_int(c, section, "RECEIVED_SPF"),
+		.explain = config_int(c, section, "SPF_EXPLANATION"),
 	};
 	if (exempt && !(t->exempt = config_networks_new(exempt)))
 		return -1;
@@ -108,10 +109,14 @@ static bool by_spf(const struct vet_terms *t, const struct verify_verdict *r, co
 	const struct spf_check *both[2] = { r->spf, r->spf_helo };
 	if (t->spf != VET_ENFORCE || (r->dmarc && (r->dmarc->result == DMARC_RESULT_PASS || r->override == VERIFY_TRUSTED_SEALER)))
 		return false;
-	for (unsigned i = 0; i < 2; i++)
-		if (both[i] && both[i]->result == SPF_FAIL)
-			return refuse(ret, VERIFY_MAILFROM, 550, "5.7.23", "SPF: %s does not let [%s] send mail as %s",
-			    both[i]->domain, client, both[i]->by_helo ? "this host" : "that domain");
+	for (unsigned i = 0; i < 2; i++) {
+		const struct spf_check *c = both[i];
+		bool explained = c && t->explain && c->explanation[0];
+		if (c && c->result == SPF_FAIL) /* RFC 7208 §6.2: foreign words are told as such */
+			return refuse(ret, VERIFY_MAILFROM, 550, "5.7.23", "SPF: %s does not let [%s] send mail as %s%s%s%s%s", c->domain, client,
+			    c->by_helo ? "this host" : "that domain", explained ? "; the domain " : "", explained ? c->domain : "",
+			    explained ? " explains: " : "", explained ? c->explanation : "");
+	}
 	for (unsigned i = 0; i < 2 && t->tempfail; i++)
 		if (both[i] && both[i]->result == SPF_TEMPERROR)
 			return refuse(ret, VERIFY_MAILFROM, 451, "4.7.24",

@@ -151,6 +151,40 @@ static bool spf_open(const struct verify *v)
 	return (v->wanted[VERIFY_HELO] && !v->done[VERIFY_HELO]) || (v->wanted[VERIFY_MAILFROM] && !v->done[VERIFY_MAILFROM]);
 }
 
+bool verify_explain(struct verify *v)
+{
+	static const enum verify_method order[] = { VERIFY_MAILFROM, VERIFY_HELO };
+	for (size_t i = 0; i < 2; i++) {
+		struct spf_check *c = &v->spf[order[i]];
+		if (!v->done[order[i]] || c->result != SPF_FAIL)
+			continue;
+		v->explaining = c->has_explanation ? c : NULL;
+		v->explain_most = 0;
+		return v->explaining;
+	}
+	return false;
+}
+
+/* The same check once more, on answers that are all there, and then its explanation. */
+static int run_explanation(struct verify *v, struct dns_answers *set)
+{
+	struct spf_check *c = v->explaining, again = *c;
+	enum verify_method m = c == &v->spf[VERIFY_HELO] ? VERIFY_HELO : VERIFY_MAILFROM;
+	again.explain = true;
+	if (!v->explain_most)
+		v->explain_most = dns_answers_n(set) + VERIFY_EXPLAIN_QUERIES;
+	dns_answers_limit(set, v->explain_most);
+	int rc = spf_evaluate(&again, set);
+	dns_answers_limit(set, 0);
+	verify_trace_questions(v, set, m);
+	if (rc != DNS_DONE)
+		return rc;
+	if (again.result == SPF_FAIL)
+		memcpy(c->explanation, again.explanation, sizeof c->explanation);
+	v->explaining = NULL;
+	return DNS_DONE;
+}
+
 /* -- DKIM and ARC, which one engine does */
 
 static void end_dkim(struct verify *v, struct dns_answers *set)
@@ -291,17 +325,25 @@ int verify_evaluate(void *arg, struct dns_answers *set)
 	if (v->wanted[VERIFY_DMARC] && !v->done[VERIFY_DMARC])
 		rc |= run_dmarc(v, set);
 	verify_trace_questions(v, set, VERIFY_DMARC);
+	if (v->policy.explain && all_done(v)) {
+		v->policy.explain = false;
+		verify_explain(v);
+	}
+	if (v->explaining)
+		rc |= run_explanation(v, set);
 	return rc ? DNS_MORE : DNS_DONE;
 }
 
 bool verify_done(const struct verify *v)
 {
-	return all_done(v);
+	return all_done(v) && !v->explaining;
 }
 
 void verify_abandon(struct verify *v, const char *why)
 {
 	struct verify_verdict *r = &v->verdict;
+	v->explaining = NULL;
+	v->policy.explain = false;
 	for (unsigned m = VERIFY_HELO; m <= VERIFY_MAILFROM; m++) {
 		struct spf_check *c = &v->spf[m];
 		if (!v->wanted[m] || v->done[m])
