@@ -89,7 +89,7 @@ static bool by_dmarc(const struct vet_terms *t, const struct verify_verdict *r, 
 	const struct dmarc_check *c = r->dmarc;
 	if (t->dmarc != VET_ENFORCE || !c)
 		return false;
-	if (r->disposition == DMARC_REJECT && !c->author->n)
+	if (r->disposition == DMARC_REJECT && (!c->author->n || c->author->more))
 		return refuse(ret, VERIFY_DMARC, 550, "5.7.1", "Whose mail this is cannot be told: %s", c->author->why);
 	if (r->disposition == DMARC_REJECT)
 		return refuse(ret, VERIFY_DMARC, 550, "5.7.26", "Refused by the DMARC policy of %.253s: %s",

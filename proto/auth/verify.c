@@ -130,6 +130,20 @@ void verify_body_end(struct verify *v)
 
 /* -- SPF */
 
+_Static_assert(VERIFY_SPF_QUERIES + DMARC_AUTHORS_QUERIES <= VERIFY_QUERIES, "no author's policy is out of reach");
+
+/* Did none of its look-ups fail, so that only their number can have ended it? */
+static bool all_answered(const struct dns_answers *set)
+{
+	struct str name;
+	enum dns_type type;
+	const struct dns_answer *a;
+	for (size_t i = 0; dns_answers_at(set, i, &name, &type, &a); i++)
+		if (!a || a->status == DNS_TEMPFAIL)
+			return false;
+	return true;
+}
+
 static int run_spf(struct verify *v, enum verify_method m, struct dns_answers *set)
 {
 	if (!v->enveloped)
@@ -139,6 +153,11 @@ static int run_spf(struct verify *v, enum verify_method m, struct dns_answers *s
 	int rc = spf_evaluate(&v->spf[m], set);
 	dns_answers_limit(set, 0);
 	v->spf_asked += dns_answers_n(set) - before;
+	/* a limit is no trouble that passes (RFC 7208 §4.6.4): who names a sender with such a record must not get "not known" for it */
+	if (rc == DNS_DONE && m == VERIFY_MAILFROM && v->spf[m].result == SPF_TEMPERROR && v->spf_asked >= VERIFY_SPF_QUERIES && all_answered(set)) {
+		v->spf[m].result = SPF_PERMERROR;
+		v->spf[m].reason = "the record asks for more than is looked up";
+	}
 	if (rc == DNS_DONE) {
 		*(m == VERIFY_HELO ? &v->verdict.spf_helo : &v->verdict.spf) = &v->spf[m];
 		finished(v, m, set);
@@ -252,13 +271,16 @@ static int prefetch(struct verify *v, struct dns_answers *set)
 	bool more = false, any = true;
 	if (v->policy_known)
 		return DNS_DONE;
+	any = !v->author.more;
 	for (size_t k = 0; any; k++) {
 		any = false;
 		for (size_t i = 0; i < v->author.n; i++)
 			any |= dmarc_walk_ask(str_from(v->author.domain[i]), k, set, &more);
 	}
-	/* a policy from further up may depend on whether the name exists */
-	for (size_t i = 0; i < v->author.n && !more; i++)
+	/* a policy from further up may depend on whether the name exists; of several authors at once, before the keys take what is left */
+	for (size_t i = 0; i < v->author.n && v->author.n > 1 && !v->author.more; i++)
+		more |= !dns_answers_get(set, str_from(v->author.domain[i]), DNS_A);
+	for (size_t i = 0; i < v->author.n && !more && !v->author.more; i++)
 		if (dmarc_walk(str_from(v->author.domain[i]), set, w) == DNS_DONE && w->policy_domain[0] && strcmp(w->policy_domain, w->start) &&
 		    w->record.np != w->record.sp)
 			more |= !dns_answers_get(set, str_from(w->start), DNS_A);

@@ -288,6 +288,13 @@ static void failures(void **st)
 		    "From: a@none.example, b@two.example\r\n\r\nx\r\n", "none pass none none fail quarantine", false, false, 7 },
 		{ "helo.example", "bounce@example.org", "", "From: a@none.example\r\nFrom: b@example.org\r\n\r\nx\r\n",
 		    "pass pass none none fail reject", false, false, 7 },
+		/* one that does not answer takes nothing from what another's policy asks for */
+		{ "helo.example", "a@other.example", "_dmarc.two.example TXT v=DMARC1; p=quarantine\n_dmarc.mute.example !\n",
+		    "From: a@mute.example, b@two.example\r\n\r\nx\r\n", "none pass none none fail quarantine", false, false, 7 },
+		{ "helo.example", "a@other.example", "_dmarc.mute.example !\n", "From: a@mute.example, b@example.org\r\n\r\nx\r\n",
+		    "none pass none none fail reject", false, false, 7 },
+		{ "helo.example", "a@other.example", "_dmarc.mute.example !\n", "From: a@mute.example, b@none.example\r\n\r\nx\r\n",
+		    "none pass none none temperror none", false, true, 7 },
 		{ "helo.example", "a@none.example", "", "Subject: no author\r\n\r\nx\r\n", "none pass none none none none", false, false, 7 },
 		{ "[192.0.2.7]", "", "", MESSAGE, "none - none none fail reject", false, false, 7 },
 	};
