@@ -1,8 +1,8 @@
 /* XML to a report, with expat. The document is strangers': no DOCTYPE (so no entity but the five), bounded depth, elements, text and
  * rows; given to the parser in one piece, because expat looks at a long token again with each further piece.
  *
- * Elements are known by their path. One with another prefix than the root's is an extension; it and everything unknown is stepped
- * over as a whole. */
+ * Elements are known by their path. One with a prefix that is not the root's is an extension; it and everything unknown is stepped
+ * over as a whole. One without a prefix below a root with one is known: the schema of RFC 7489 (Appendix C) qualifies the root only. */
 #include "proto/report/dmarc.h"
 
 #include "proto/dns/answers.h"
@@ -128,10 +128,9 @@ static enum el element(struct reader *x, const char *name)
 		memcpy(x->prefix, name, n);
 		x->prefix_n = n;
 	}
-	if (strncmp(name, x->prefix, x->prefix_n) != 0)
-		return DOCUMENT;
-	for (size_t i = 0; i < sizeof tree / sizeof *tree; i++)
-		if (tree[i].parent == parent && !strcmp(tree[i].name, name + x->prefix_n))
+	const char *local = strncmp(name, x->prefix, x->prefix_n) ? name : name + x->prefix_n;
+	for (size_t i = 0; i < sizeof tree / sizeof *tree; i++) /* a prefix that is left makes it none of these */
+		if (tree[i].parent == parent && !strcmp(tree[i].name, local))
 			return tree[i].el;
 	return DOCUMENT;
 }

@@ -237,6 +237,12 @@ static void others(void **state)
 	assert_true(r.rfc9990);
 	same(r.org, STR("o"));
 	arena_free(a);
+	/* only the root has a prefix, as the schema of RFC 7489 has it */
+	assert_int_equal(read_text("<n:feedback xmlns:n=\"http://dmarc.org/dmarc-xml/0.1\">" META POLICY "<x:record/>" ROW("192.0.2.3", "4") "</n:feedback>", &a, &r, &why), 0);
+	assert_int_equal(r.n_rows, 1);
+	assert_int_equal(r.rows_bad, 0);
+	assert_int_equal(r.row[0].count, 4);
+	arena_free(a);
 	/* rows that cannot be are counted, and cost the others nothing */
 	assert_int_equal(read_text("<feedback>" META POLICY ROW("192.0.2.300", "1") ROW("192.0.2.3", "-1") ROW("192.0.2.3", "99999999999999999999") ROW("192.0.2.3", "4")
 				   "</feedback>", &a, &r, &why), 0);
