@@ -22,6 +22,7 @@ static const struct {
 	{ "mail", topic_mail, "whole messages, reported as JSON for mail_differential.py" },
 	{ "mime", topic_mime, "the parts of messages: */*.eml */*.msg */*.txt" },
 	{ "headers", topic_headers, "header fields: content_type.json unstructured.json encoded-words.json received.json" },
+	{ "bounce", topic_bounce, "bounces of all forms, by agreement: flufl.json sisimai.json bounceparser.json" },
 	{ "srs", topic_srs, "rewriting of envelope senders: vectors.json mail-srs-properties.json" },
 	{ "arc", topic_arc, "ARC chains: arc-draft-validation-tests.json" },
 	{ "dane", topic_dane, "TLSA records against certificates: danetest.json" },
@@ -219,6 +220,11 @@ int main(int argc, char **argv)
 		return usage();
 	for (int i = 2; i < argc; i++)
 		bad |= judge_file(judge, argv[i], &t);
+	if (judge == topic_bounce) { /* opinions: agreement decides */
+		bad |= !topic_bounce_end();
+		printf("%u passed, %u failed\n", t.passed, t.failed);
+		return bad || fflush(stdout) ? 1 : 0;
+	}
 	printf("%u passed, %u failed\n", t.passed, t.failed);
 	return bad || t.failed || fflush(stdout) ? 1 : 0;
 }
