@@ -68,7 +68,7 @@ static void print_stages(struct json_object *stages)
 /* Who was refused, where anybody was. */
 static void print_abuse(struct json_object *ingress)
 {
-	static const char *const keys[] = { "connections", "rate", "early_talk", "unknown_recipient", "harvest", "dnsbl", "greylist", "tarpitted", "timeouts" };
+	static const char *const keys[] = { "connections", "rate", "early_talk", "unknown_recipient", "harvest", "dnsbl", "greylist", "tarpitted", "timeouts", "trickling" };
 	struct json_object *o = NULL;
 	int64_t sum = 0;
 	if (!json_object_object_get_ex(ingress, "abuse", &o) || !json_object_is_type(o, json_type_object))

@@ -207,9 +207,10 @@ static const struct pepsi_option pepsi_sendmail[] = {
 	    "local; such a section, with or without BIND, sets its limits"),
 	BOOL("DROP", 0, "YES", "let users leave messages in STATE_DIR/submit/drop while pepsid does not answer; they are taken from there as soon as it does"),
 	INT("DROP_ROUND", 0, "1000", 1, 100000, "messages of one user that are taken from there before others' turn comes"),
-	INT("DROP_USER_FILES", 0, "50000", 0, INT64_C(1) << 40,
-	    "files that one user may have there once everything that could be taken was; more are removed. Root is not counted; 0: no limit"),
-	SIZE("DROP_USER_SIZE", 0, "4 GiB", 0, INT64_C(1) << 50, "the same for what they take of the disk"),
+	INT("DROP_USER_FILES", 0, "0", 0, INT64_C(1) << 40,
+	    "files that one user may have there once everything that could be taken was; more are thrown away, messages too, so only where "
+	    "users are not trusted with the disk. Root is not counted; 0: no limit, nothing is lost"),
+	SIZE("DROP_USER_SIZE", 0, "0", 0, INT64_C(1) << 50, "the same for what they take of the disk"),
 	INT("DROP_KEEP_BAD", 0, "100", 0, 100000, "files there that are no messages are kept in STATE_DIR/submit/bad, so many at most; more are removed"),
 };
 

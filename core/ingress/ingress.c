@@ -17,7 +17,8 @@
 #include <unistd.h>
 
 enum { REFUSAL_LINES_A_SECOND = 20 };
-enum { SWEEP_SEEN = 4000, SWEEP_ENDED = 50 }; /* in one turn of the loop */
+enum { COUNTS_GRACE_S = 3, COUNTS_STEP_US = 20 * 1000 }; /* of a stop */
+enum { SWEEP_SEEN = 4000, SWEEP_ENDED = 50, SWEEP_LOOKS = 200 }; /* in one turn of the loop */
 
 const char *const refusal_names[REFUSED_N] = { "relay", "database", "memory", "disk", "headers", "loop", "content",
 	"connections", "address", "row", "drain", "early-talk", "proxy", "auth", "sender", "from", "form", "cap", "wish", "before-accept",
@@ -170,14 +171,32 @@ void ingress_resume_later(struct ingress *in, struct session *s)
 	event_active(in->resume, EV_TIMEOUT, 0);
 }
 
-static void sweep_one(struct ingress *in, struct session *s, int64_t now_us, unsigned *ret_ended)
+/* Fetches what a trickling client has sent, if it is time. False: that was the end of the session. */
+static bool look_at(struct ingress *in, struct session *s, bool now, unsigned *ret_looks)
+{
+	in->trickling_seen++;
+	in->looked_at = s;
+	*ret_looks += net_conn_look(s->conn, now);
+	bool there = in->looked_at == s;
+	in->looked_at = NULL;
+	return there;
+}
+
+static bool is_late(const struct session *s, int64_t now_us, bool *ret_command)
 {
 	const struct terms *t = s->terms;
-	bool late = now_us > s->deadline_us;
-	bool long_gone = t->session_us && now_us - s->started_us > t->session_us && !s->has_spool;
+	*ret_command = now_us > s->deadline_us;
+	return *ret_command || (t->session_us && now_us - s->started_us > t->session_us && !s->has_spool);
+}
+
+static void sweep_one(struct ingress *in, struct session *s, int64_t now_us, unsigned *ret_ended, unsigned *ret_looks)
+{
+	bool late;
+	if (s->conn && net_conn_trickles(s->conn) && !look_at(in, s, is_late(s, now_us, &late), ret_looks))
+		return;
 	if (s->has_spool && !s->awaiting)
 		smtp_server_trim(s->engine); /* once a second; a message that flows does not notice */
-	if (!s->conn || (!late && !long_gone))
+	if (!s->conn || !is_late(s, now_us, &late))
 		return;
 	enum deadline which = s->awaiting ? DEADLINE_ANSWER : !late ? DEADLINE_SESSION : s->has_spool ? DEADLINE_MESSAGE :
 	    net_conn_securing(s->conn) ? DEADLINE_TLS : DEADLINE_COMMAND;
@@ -196,9 +215,9 @@ static void sweep_one(struct ingress *in, struct session *s, int64_t now_us, uns
 static void sweep_on(struct ingress *in, int64_t now_us)
 {
 	struct timeval soon = { 0, 1000 };
-	unsigned ended = 0;
+	unsigned ended = 0, looks = 0;
 	for (unsigned seen = 0; in->sweep_at; seen++) {
-		if (seen == SWEEP_SEEN || ended == SWEEP_ENDED) {
+		if (seen == SWEEP_SEEN || ended == SWEEP_ENDED || looks == SWEEP_LOOKS) {
 			/* thousands that came together go together: others get their turn in between */
 			if (!in->sweep || evtimer_add(in->sweep, &soon))
 				in->sweep_at = NULL; /* the next tick begins anew */
@@ -206,8 +225,9 @@ static void sweep_on(struct ingress *in, int64_t now_us)
 		}
 		struct session *s = in->sweep_at;
 		in->sweep_at = s->next;
-		sweep_one(in, s, now_us, &ended);
+		sweep_one(in, s, now_us, &ended, &looks);
 	}
+	in->trickling = in->trickling_seen;
 }
 
 static void on_sweep(evutil_socket_t fd, short what, void *arg)
@@ -246,6 +266,7 @@ void ingress_sweep(struct ingress *in, int64_t now_us)
 	if (in->sweep_at && in->sweep && evtimer_pending(in->sweep, NULL))
 		return; /* the one before is not through yet */
 	in->sweep_at = in->sessions;
+	in->trickling_seen = 0;
 	sweep_on(in, now_us);
 }
 
@@ -618,17 +639,25 @@ void ingress_reload(struct ingress *in, const struct config *c, const struct ing
 	certificates_watch(in, clock_mono_us());
 }
 
+/* The last counts for DMARC reports, what the last sessions brought among them: they are worth a moment's wait. */
+static bool counts_are_stored(struct ingress *in)
+{
+	const struct timeval soon = { 0, COUNTS_STEP_US };
+	int64_t now = clock_mono_us();
+	if (!in->counts_until_us)
+		in->counts_until_us = now + COUNTS_GRACE_S * US_PER_S;
+	return !in->tally || !tally_drain(in->tally, now) || now >= in->counts_until_us || evtimer_add(in->drain_end, &soon);
+}
+
 static void on_drain_end(evutil_socket_t fd, short what, void *arg)
 {
 	struct ingress *in = arg;
 	(void)fd;
 	(void)what;
-	if (!in->draining || !in->drained)
+	if (!in->draining || !in->drained || !counts_are_stored(in))
 		return;
 	void (*done)(void *) = in->drained;
 	in->drained = NULL;
-	if (in->tally)
-		tally_flush(in->tally, clock_mono_us(), true); /* what the last sessions brought */
 	if (in->n_sessions)
 		log_warn(NULL, "event=drain-grace-over sessions=%u", in->n_sessions);
 	done(in->drained_arg);

@@ -99,6 +99,7 @@ struct ingress {
 	struct auth *auth;           /* from the start on */
 	struct caps *caps;           /* from the start on */
 	struct tally *tally;         /* from the start on; counts for DMARC reports */
+	int64_t counts_until_us;     /* so long a drain waits for the last of them */
 	struct notice *notices;      /* messages of our own on their way to the database */
 	uint64_t n_notices;
 	/* the database for the caps' books; NULL: none (tests) */
@@ -132,6 +133,8 @@ struct ingress {
 	struct event *tick;          /* once a second: deadlines, free space */
 	struct event *sweep;         /* goes on with looking at deadlines, from sweep_at */
 	struct session *sweep_at;
+	struct session *looked_at;   /* whose octets are being fetched by the sweep; NULL when that was its end */
+	unsigned trickling, trickling_seen; /* sessions whose client trickles: at the last sweep; so far in this one */
 	struct event *resume;        /* sessions that have more to do, next turn */
 	struct session *resume_head, **resume_tail;
 

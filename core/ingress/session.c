@@ -104,6 +104,7 @@ bool session_begin(struct listening *at, int fd, const struct net_addr *peer, bo
 		free(s);
 		return false;
 	}
+	net_conn_patient(s->conn); /* the sweep looks at it */
 	s->in = in;
 	s->at = at;
 	s->terms = terms_ref(at->terms);
@@ -164,6 +165,8 @@ void session_free(struct session *s)
 	free(s->identity);
 	if (in->sweep_at == s)
 		in->sweep_at = s->next;
+	if (in->looked_at == s)
+		in->looked_at = NULL;
 	if (in->drain_at == s)
 		in->drain_at = s->next;
 	if (s->prev)

@@ -75,6 +75,7 @@ void ingress_metrics(struct ingress *in, struct buf *out)
 		recipients_metrics(in->recipients, out);
 	if (in->greylist)
 		greylist_metrics(in->greylist, out);
+	gauge(out, "smtp_trickling", "Sessions whose client sends an octet now and then", in->trickling);
 	counter(out, "smtp_tarpitted_total", "Replies held back (UNKNOWN_DELAY)", in->tarpitted_total);
 	counter(out, "smtp_tarpit_full_total", "Replies that were not, because TARPIT_MAX were", in->tarpit_full);
 	gauge(out, "smtp_tarpitted", "Replies held back now", in->tarpitted);
@@ -110,14 +111,14 @@ void ingress_status(struct ingress *in, struct buf *out)
 	    "\"database\":%s,\"draining\":%s,\"message_memory\":%zu,\"waiting\":%u,\"in_flight\":%u,"
 	    "\"batches\":%llu,"
 	    "\"rows\":%llu,\"abuse\":{\"unknown_recipient\":%llu,\"harvest\":%llu,\"rate\":%llu,\"connections\":%llu,\"dnsbl\":%llu,\"greylist\":%llu,"
-	    "\"early_talk\":%llu,\"tarpitted\":%u,\"timeouts\":%llu,\"remembered\":%u},\"local\":{\"accepted\":%llu,\"repeats\":%llu},\"signin\":",
+	    "\"early_talk\":%llu,\"tarpitted\":%u,\"timeouts\":%llu,\"trickling\":%u,\"remembered\":%u},\"local\":{\"accepted\":%llu,\"repeats\":%llu},\"signin\":",
 	    (unsigned long long)in->connections, in->n_sessions, (unsigned long long)in->accepted,
 	    (unsigned long long)in->octets, (unsigned long long)rejected, (unsigned long long)in->timeouts,
 	    in->database_up ? "true" : "false", in->draining ? "true" : "false", in->house.used, a.waiting,
 	    a.in_flight, (unsigned long long)a.batches, (unsigned long long)a.rows, (unsigned long long)in->rejected[REFUSED_RECIPIENT],
 	    (unsigned long long)in->rejected[REFUSED_HARVEST], (unsigned long long)in->rejected[REFUSED_RATE],
 	    (unsigned long long)in->rejected[REFUSED_CONNECTIONS], (unsigned long long)in->rejected[REFUSED_DNSBL],
-	    (unsigned long long)in->rejected[REFUSED_GREYLIST], (unsigned long long)in->rejected[REFUSED_EARLY], in->tarpitted, (unsigned long long)in->timeouts,
+	    (unsigned long long)in->rejected[REFUSED_GREYLIST], (unsigned long long)in->rejected[REFUSED_EARLY], in->tarpitted, (unsigned long long)in->timeouts, in->trickling,
 	    in->limits ? limits_entries(in->limits) : 0, (unsigned long long)in->local_accepted, (unsigned long long)in->local_repeats);
 	if (in->auth)
 		auth_status(in->auth, out);

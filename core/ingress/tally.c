@@ -397,6 +397,12 @@ bool tally_idle(const struct tally *t)
 	return !t->waiting && !t->sent.domains && !t->now.domains;
 }
 
+bool tally_drain(struct tally *t, int64_t mono_us)
+{
+	tally_flush(t, mono_us, true);
+	return !tally_idle(t) && t->be.up(t->be.ctx);
+}
+
 /* ---- shown */
 
 void tally_metrics(const struct tally *t, struct buf *out)

@@ -82,6 +82,8 @@ void tally_add(struct tally *t, const struct tally_message *m, int64_t now_us);
 void tally_flush(struct tally *t, int64_t mono_us, bool now);
 /* Waits for nothing any more: all was answered, or there is nothing. */
 bool tally_idle(const struct tally *t);
+/* At the end: sends what there is. True: an answer is still to come, look again soon; false: all is there, or the database is away. */
+bool tally_drain(struct tally *t, int64_t mono_us);
 void tally_metrics(const struct tally *t, struct buf *out);
 void tally_status(const struct tally *t, struct buf *out);
 

@@ -78,8 +78,11 @@ static void pull(struct net_conn *c)
 			return;
 		}
 		enum net_io io = c->ssl ? net_tls_read(c, input, sizeof input, &n) : plain_read(c, &n);
-		if (io == NET_IO_AGAIN)
+		if (io == NET_IO_AGAIN) {
+			if (c->ssl && !turn)
+				net_conn_weigh(c, input, 0);
 			return;
+		}
 		if (io == NET_IO_BROKEN) {
 			tell_broken(c, c->ssl ? net_tls_why() : strerror(errno));
 			return;
@@ -91,6 +94,7 @@ static void pull(struct net_conn *c)
 			return;
 		}
 		bool was_plain = !c->ssl;
+		net_conn_weigh(c, input, n);
 		c->calls->input(c->arg, input, n);
 		if (!was_plain) /* what went through TLS may have been a password (AUTH) */
 			explicit_bzero(input, n);
@@ -108,6 +112,8 @@ static void shake(struct net_conn *c)
 			event_active(&c->rd, EV_READ, 0);
 		break;
 	case NET_IO_AGAIN:
+		if (!c->read_needs_write)
+			net_conn_weigh(c, input, 0);
 		break;
 	default:
 		tell_broken(c, net_tls_why());
@@ -133,6 +139,25 @@ static void on_event(evutil_socket_t fd, short what, void *arg)
 	}
 	if (leave(c))
 		net_conn_arm(c);
+}
+
+bool net_conn_look(struct net_conn *c, bool now)
+{
+	if (!c->trickles || c->dead || c->depth || (!c->securing && (!c->reading || c->eof)))
+		return false;
+	if (!now && --c->left)
+		return false;
+	if (c->pause < NET_TRICKLE_PAUSE)
+		c->pause *= 2;
+	c->left = c->pause;
+	enter(c);
+	if (c->securing)
+		shake(c);
+	else
+		pull(c);
+	if (leave(c))
+		net_conn_arm(c);
+	return true;
 }
 
 struct net_conn *net_conn_new(struct event_base *base, int fd, const struct net_conn_calls *calls, void *arg)

@@ -46,6 +46,17 @@ void net_conn_free(struct net_conn *c);
 void net_conn_drain(struct net_conn *c);
 /* Reading on or off (the peer then feels back-pressure). Cheap when nothing changes. */
 void net_conn_read(struct net_conn *c, bool on);
+/* Peers that trickle. Who sends an octet now and then makes us wake up, ask the kernel and run the engine for nothing, and thousands
+ * of them cost what mail would need. A connection whose owner is patient puts up with few of its readings: when some in a row were
+ * tiny, slow, and ended no line, the kernel wakes us only once NET_TRICKLE_WAKE octets are there (SO_RCVLOWAT), or the end of the
+ * peer's side; the rest is fetched by net_conn_look(), which the owner calls once a second. Nothing is lost, and whoever sends
+ * 16 octets at a time, or two whole lines, is heard at once again. Deadlines, being the owner's, do not depend on it. */
+void net_conn_patient(struct net_conn *c);
+/* Is it one of those? */
+bool net_conn_trickles(const struct net_conn *c);
+/* Once a second: fetches after 1, 2, 4, 4, … calls; at once with now (before the owner gives it up: what came in time counts).
+ * True: it has asked; the callbacks were called, and c may be gone. */
+bool net_conn_look(struct net_conn *c, bool now);
 /* Writes what it can from the front of out and takes it off. 1: all of it. 0: some is left, writable() will come.
  * -1: the connection is broken (broken() is not called). */
 int net_conn_write(struct net_conn *c, struct buf *out);

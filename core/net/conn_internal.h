@@ -20,10 +20,23 @@ struct net_conn {
 	bool eof;             /* told */
 	bool want_writable;   /* net_conn_write() left something */
 	bool securing;        /* handshake under way */
+	bool patient, trickles;
+	bool ended;           /* the last reading ended a line */
+	uint8_t tiny;         /* readings in a row that were; the first of them at tiny_us */
+	uint8_t pause, left;  /* of looks */
+	int64_t tiny_us;
 	bool read_needs_write, write_needs_read; /* TLS: what a blocked call waits for */
 };
 
 enum { NET_INPUT = 64 * 1024, NET_TURNS = 4 }; /* octets per read, reads per turn of the loop */
+
+enum {
+	NET_TINY = 16,             /* octets of a reading; a TLS record that is not complete counts as none */
+	NET_TRICKLE_READS = 4,     /* gaps between readings in a row; a segmented line or handshake has fewer */
+	NET_TRICKLE_GAP_US = 100000, /* on average at least; writing octet by octet at full speed is bad manners only */
+	NET_TRICKLE_WAKE = 64,
+	NET_TRICKLE_PAUSE = 4,     /* seconds between looks, at most */
+};
 
 /* One result of reading or writing, plain or TLS. */
 enum net_io { NET_IO_OK, NET_IO_AGAIN, NET_IO_EOF, NET_IO_BROKEN };
@@ -35,6 +48,8 @@ enum net_io net_tls_handshake(struct net_conn *c);
 void net_tls_end(struct net_conn *c);
 /* What the last TLS failure was; lives until the next call. */
 const char *net_tls_why(void);
+/* A reading brought these octets of the peer's: does it trickle? */
+void net_conn_weigh(struct net_conn *c, const char *p, size_t n);
 /* Arms the read and write events for what is wanted now. */
 void net_conn_arm(struct net_conn *c);
 

@@ -103,6 +103,64 @@ def talks_before_the_banner(t):
     d.stop()
 
 
+def trickles(t):
+    """Who sends octet by octet is served at leisure, nothing is lost, deadlines hold, and who recovers is served at once."""
+    sink = pepsi.Sink(t)
+    d = pepsi.Pepsid(t, pepsi.smarthost("init", sink.port) + pepsi.bounce(), listener="COMMAND_TIMEOUT = 10 s\n")
+
+    def trickle(s, octets, gap=0.15):
+        for i in range(len(octets)):
+            s.sendall(octets[i:i + 1])
+            time.sleep(gap)
+    s = connect(d)
+    f = s.makefile("rb")
+    reply(f)
+    trickle(s, b"EHLO client.example.test\r\n")
+    began = time.monotonic()
+    pepsi.check(reply(f).startswith(b"250 "), "no answer to what trickled in")
+    pepsi.check(time.monotonic() - began < 4.5 + pepsi.SLACK, "the answer to what trickled in took %.1f s" % (time.monotonic() - began))
+    pepsi.wait_for("the reactor knows that it trickles", lambda: trickle(s, b"NOOP xxxxxxx") or d.metrics()["pepsi_smtp_trickling"] == 1, 5)
+    # whole lines, long or short, are heard again; so is the message, part of which trickles
+    s.sendall(b"\r\nRSET\r\n")
+    pepsi.check([reply(f)[:3] for _ in range(2)] == [b"250"] * 2, "RSET behind the trickle")
+    for line in TRANSACTION[1:4]:
+        s.sendall(line)
+        pepsi.check(reply(f)[:1] in (b"2", b"3"), "%r" % line)
+    trickle(s, b"X-Token: trickled\r\n")
+    s.sendall(b"X-Filler: %s\r\n\r\nhello\r\n" % (b"x" * 500))
+    trickle(s, b"the end\r\n.\r\n")
+    pepsi.check(reply(f).startswith(b"250 "), "the message that trickled in")
+    pepsi.wait_for("the message", lambda: "trickled" in sink.tokens(), 20)
+    # one that only trickles is dropped by its deadline, within a look or two
+    deaf = connect(d)
+    f = deaf.makefile("rb")
+    reply(f)
+    began, gone = time.monotonic(), b""
+    deaf.settimeout(0.3)
+    while not gone and time.monotonic() < began + 40 * pepsi.SLACK:
+        try:
+            deaf.sendall(b"x")
+            gone = deaf.recv(100)
+        except socket.timeout:
+            pass
+        except OSError:
+            break
+    took = time.monotonic() - began
+    pepsi.check(gone.startswith(b"421 ") and 9.5 < took < 12 + pepsi.SLACK, "%r after %.1f s" % (gone, took))
+    # the last octet that came in time counts, fetched or not: the command is answered, not timed out
+    s, late = connect(d), 0.0
+    f = s.makefile("rb")
+    reply(f)
+    began = time.monotonic()
+    while time.monotonic() < began + 8.5:
+        s.sendall(b"x" if late else b"NOOP ")
+        late = 1.0
+        time.sleep(0.5)
+    s.sendall(b"\r\n")
+    pepsi.check(reply(f).startswith(b"250 "), "a command that was complete before its deadline")
+    d.stop()
+
+
 def crowds(t):
     """Sessions that never read, sessions that hang in the middle of a message, and header bombs, all at once."""
     sink = pepsi.Sink(t)
@@ -160,4 +218,4 @@ def crowds(t):
     d.stop()
 
 
-pepsi.main(__file__, [gone_at_every_octet, talks_before_the_banner, crowds])
+pepsi.main(__file__, [gone_at_every_octet, talks_before_the_banner, trickles, crowds])

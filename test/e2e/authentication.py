@@ -252,6 +252,31 @@ def what_is_enforced(t):
     w.d.stop()
 
 
+def however_it_is_cut(t):
+    """Refused unless its signature holds: in two pieces, cut at every place where headers and body could be confused."""
+    w = World(t, nsd(t))
+    signed = signer.sign(t, mail(body=".\r\n..dots\r\n\r\nlast\r\n"), [("dkim", "pass.test", "s", "rsa2048")])
+    end = signed.index(b"\r\n\r\n")
+    s = w.session("enforce", "198.51.100.7", "nobody.test")
+    for cut in sorted(set(range(0, len(signed), 97)) | set(range(end - 3, end + 9)) | {len(signed)}):
+        pieces = [signed[:cut], signed[cut:]]
+        s.raw(b"MAIL FROM:<a@open.test>\r\nRCPT TO:<bob@example.test>\r\n" + b"BDAT %d\r\n" % len(pieces[0]) + pieces[0]
+              + b"BDAT %d LAST\r\n" % len(pieces[1]) + pieces[1])
+        got = [s.reply() for _ in range(4)]
+        pepsi.check(got[3][0] == 250, "cut at %d of %d: %s" % (cut, end, got))
+    got = s.send("a@open.test", "bob@example.test", signed)
+    pepsi.check(got[0] == 250, "with dots: %d %s" % got)
+    s.close()
+    # a large body, which does not stay in memory; and messages that are all header, or have none
+    large = signer.sign(t, mail(body="all work and no play\r\n" * 20000), [("dkim", "pass.test", "s", "rsa2048")])
+    for data, ip, code in ((large, "198.51.100.7", 250), (large[:-3] + b"!\r\n", "198.51.100.7", 550),
+                           (mail("a@pass.test").partition(b"\r\n\r\n")[0] + b"\r\n", "198.51.100.7", 550),
+                           (b"no header at all\r\n", "192.0.2.9", 250)):
+        got = w.send(data, "a@open.test", "enforce", ip, "nobody.test" if ip != "192.0.2.9" else "client.test")
+        pepsi.check(got[0] == code, "%r: %d %s" % (data[-30:], got[0], got[1]))
+    w.d.stop()
+
+
 def when_the_dns_is_silent(t):
     lab = dnslab.Lab({"slow.test": {"DO": "silent"}, "*.slow.test": {"DO": "silent"}, "client.test": {"TXT": ["v=spf1 -all"]}})
     t.cleanup(lab.close)
@@ -310,4 +335,4 @@ def when_the_dns_is_silent(t):
 
 
 if __name__ == "__main__":
-    pepsi.main(__file__, [what_is_recorded, what_is_enforced, when_the_dns_is_silent])
+    pepsi.main(__file__, [what_is_recorded, what_is_enforced, however_it_is_cut, when_the_dns_is_silent])

@@ -9,6 +9,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import time
 
 import dkim
@@ -17,6 +18,8 @@ import spf
 import mail_corpus
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.append(os.path.join(HERE, "..", "e2e"))
+import pepsi  # noqa: E402: ports no other test has, and children that do not outlive us
 
 
 def served(name):
@@ -81,11 +84,12 @@ class Python:
 
 class Perl:
     def __init__(self):
-        self.p = subprocess.Popen(["perl", os.path.join(HERE, "mail_dkim.pl")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.p = subprocess.Popen(["perl", os.path.join(HERE, "mail_dkim.pl")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                                  preexec_fn=pepsi.die_with_me)
 
     @staticmethod
     def there():
-        return subprocess.run(["perl", "-MMail::DKIM::Verifier", "-MJSON::PP", "-MNet::DNS", "-e", "1"], capture_output=True).returncode == 0
+        return shutil.which("perl") and subprocess.run(["perl", "-MMail::DKIM::Verifier", "-MJSON::PP", "-MNet::DNS", "-e", "1"], capture_output=True).returncode == 0
 
     def ask(self, **question):
         self.p.stdin.write(json.dumps(question) + "\n")
@@ -107,18 +111,6 @@ class Perl:
 
 
 # -- nsd and rspamd
-
-def free_port():
-    with contextlib.ExitStack() as s:
-        tcp = s.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
-        tcp.bind(("127.0.0.1", 0))
-        udp = s.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
-        try:
-            udp.bind(tcp.getsockname())
-        except OSError:
-            return free_port()
-        return tcp.getsockname()[1]
-
 
 def quoted(text):
     return '"' + "".join(c if c not in '"\\' and " " <= c <= "~" else "\\%03d" % b for c in text for b in c.encode("utf-8")[:1]) + '"'
@@ -147,7 +139,7 @@ def write_zones(zone, folder):
 
 class Nsd:
     def __init__(self, zone, folder):
-        self.port, self.folder = free_port(), folder
+        self.port, self.folder = pepsi.free_port(), folder
         write_zones(zone, folder)
         with open(os.path.join(folder, "nsd.conf"), "w") as f:
             f.write('server:\n ip-address: 127.0.0.1@%d\n username: ""\n chroot: ""\n zonesdir: "%s"\n database: ""\n pidfile: "%s/nsd.pid"\n xfrdfile: "%s/xfrd"\n'
@@ -159,7 +151,7 @@ class Nsd:
 
     def start(self):
         with open(self.log, "w") as log:
-            self.p = subprocess.Popen([self.there(), "-d", "-c", os.path.join(self.folder, "nsd.conf")], stdout=subprocess.DEVNULL, stderr=log)
+            self.p = subprocess.Popen([self.there(), "-d", "-c", os.path.join(self.folder, "nsd.conf")], stdout=subprocess.DEVNULL, stderr=log, preexec_fn=pepsi.die_with_me)
         query = b"\x12\x34" + b"\0\0\0\1" + b"\0" * 6 + b"\4test\0\0\6\0\1"
         deadline = time.monotonic() + 60
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
@@ -214,7 +206,7 @@ actions { reject = 10000; }
 
 class Rspamd:
     def __init__(self, folder, dns, key):
-        self.dir, self.port = os.path.join(folder, "rspamd"), free_port()
+        self.dir, self.port = os.path.join(folder, "rspamd"), pepsi.free_port()
         os.mkdir(self.dir)
         for name, text in (("tld", "test\n"), ("none", "")):
             with open(os.path.join(self.dir, name), "w") as f:
@@ -223,7 +215,7 @@ class Rspamd:
         with open(conf, "w") as f:
             f.write(RSPAMD % {"dir": self.dir, "dns": dns, "port": self.port, "key": key, "level": os.environ.get("PEPSI_RSPAMD_LOG", "warning")})
         with open(os.path.join(self.dir, "out"), "w") as out:
-            self.p = subprocess.Popen([self.program(), "-f", "-i", "-c", conf], stdout=out, stderr=subprocess.STDOUT)
+            self.p = subprocess.Popen([self.program(), "-f", "-i", "-c", conf], stdout=out, stderr=subprocess.STDOUT, preexec_fn=pepsi.die_with_me)
         deadline = time.monotonic() + 120
         while True:
             try:

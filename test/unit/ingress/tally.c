@@ -246,6 +246,31 @@ static void again(void **state)
 	answer(&d, STORE_OK, 0);
 }
 
+/* A stop: a batch is under way, more was counted since; both are waited for, and nothing is when the database is away. */
+static void drained(void **state)
+{
+	static struct database d;
+	struct tally *t = begin(&d);
+	struct tally_message m = message();
+	(void)state;
+	assert_false(tally_drain(t, 1));
+	tally_add(t, &m, NOW);
+	tally_flush(t, 10000000, false);
+	tally_add(t, &m, NOW);
+	assert_true(tally_drain(t, 10000001));
+	assert_int_equal(d.calls, 1);
+	answer(&d, STORE_OK, 0);
+	assert_true(tally_drain(t, 10000002));
+	assert_int_equal(d.calls, 2);
+	answer(&d, STORE_OK, 0);
+	assert_false(tally_drain(t, 10000003));
+	tally_add(t, &m, NOW);
+	d.down = true;
+	assert_false(tally_drain(t, 10000004));
+	assert_int_equal(d.calls, 2);
+	tally_free(t);
+}
+
 static void bounds(void **state)
 {
 	static struct database d;
@@ -290,7 +315,7 @@ static void bounds(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(lines), cmocka_unit_test(words), cmocka_unit_test(not_counted), cmocka_unit_test(again),
+	const struct CMUnitTest tests[] = { cmocka_unit_test(lines), cmocka_unit_test(words), cmocka_unit_test(not_counted), cmocka_unit_test(again), cmocka_unit_test(drained),
 		cmocka_unit_test(bounds) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -500,8 +500,8 @@ static void hear(void *arg, const struct verify_step *s)
 static void story(void **st)
 {
 	static const char *const said[] = { "spf? example.org TXT\n", "spf< example.org ok\n",
-		"spf: example.org: include:_spf.example.org leads on\nspf:   _spf.example.org: a:mail.example.org does not match\n"
-		"spf:   _spf.example.org: ip4:192.0.2.7 matches\nspf= pass: ip4:192.0.2.7 in the record of _spf.example.org\n",
+		("spf: example.org: include:_spf.example.org leads on\nspf:   _spf.example.org: a:mail.example.org does not match\n"
+		 "spf:   _spf.example.org: ip4:192.0.2.7 matches\nspf= pass: ip4:192.0.2.7 in the record of _spf.example.org\n"),
 		"spf-helo= pass: ip4:192.0.2.0/24", "dkim? s._domainkey.example.org TXT\n", "dkim= pass: signature 1 of d=example.org s=s",
 		"arc= none: no ARC sets\n", "dmarc: the author's domain is example.org\n", "dmarc: tree walk: looked at _dmarc.example.org\n",
 		"dmarc: the record of example.org applies: v=DMARC1; p=reject;", "dmarc: SPF of example.org passed, aligned\n",
