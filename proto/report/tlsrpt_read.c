@@ -28,12 +28,7 @@ static struct str keep(struct reading *k, struct json_object *v)
 	if (!v || !json_object_is_type(v, json_type_string))
 		return STR_NULL;
 	struct str s = str_n(json_object_get_string(v), (size_t)json_object_get_string_len(v));
-	if (s.n > TLSRPT_TEXT_MAX) {
-		s.n = TLSRPT_TEXT_MAX;
-		while (s.n && ((unsigned char)s.p[s.n] & 0xc0) == 0x80) /* no half of a character */
-			s.n--;
-	}
-	s = arena_str(k->a, s);
+	s = arena_str(k->a, str_n(s.p, str_utf8_cut(s, TLSRPT_TEXT_MAX)));
 	k->failed |= !s.p;
 	return s;
 }
