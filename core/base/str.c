@@ -126,6 +126,16 @@ bool str_is_utf8(struct str s)
 	return true;
 }
 
+size_t str_utf8_cut(struct str s, size_t max)
+{
+	if (s.n <= max)
+		return s.n;
+	size_t n = max;
+	while (n && max - n < 3 && ((unsigned char)s.p[n] & 0xc0) == 0x80)
+		n--;
+	return ((unsigned char)s.p[n] & 0xc0) == 0x80 ? max : n;
+}
+
 char *str_dupz(struct str s)
 {
 	char *z = malloc(s.n + 1);

@@ -55,6 +55,9 @@ bool str_word(struct str *rest, const char *seps, struct str *ret_word);
 int str_u64(struct str s, uint64_t max, uint64_t *ret);
 /* Valid UTF-8 (RFC 3629: no surrogates, nothing overlong, at most U+10FFFF)? */
 bool str_is_utf8(struct str s);
+/* Where to cut s so that at most max octets are left and no UTF-8 character is parted: the length that is left. Octets that are no UTF-8
+ * are cut anywhere. */
+size_t str_utf8_cut(struct str s, size_t max);
 bool str_is_ascii(struct str s);
 /* A NUL-terminated copy from malloc, or NULL when memory is out. The caller frees it. */
 char *str_dupz(struct str s);

@@ -19,6 +19,7 @@ static void add_spf(struct json_object *o, const char *key, const struct spf_che
 	add_z(one, "result", spf_result_name(s->result));
 	add_z(one, "record_domain", s->where);
 	add_z(one, "term", s->term);
+	add_z(one, "explanation", s->explanation[0] ? s->explanation : NULL);
 	add_int(one, "lookups", s->n_terms);
 	add_int(one, "void_lookups", s->n_voids);
 	json_object_object_add(o, key, one);

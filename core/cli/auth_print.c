@@ -135,6 +135,11 @@ static void print_spf(const struct auth_check *k, const struct spf_check *s, enu
 	put(buf_str(&line));
 	putchar('\n');
 	buf_free(&line);
+	if (s->explanation[0]) {
+		printf("    the domain %s explains: ", s->domain);
+		put(str_from(s->explanation));
+		putchar('\n');
+	}
 }
 
 /* --- DKIM */

@@ -174,9 +174,7 @@ static void read_option(struct config_reader *r, struct str line)
 	ptrdiff_t eq = str_chr(line, '=');
 	if (eq < 0) {
 		/* not shown from a file of secrets: the line may be one */
-		size_t n = line.n > 60 ? 60 : line.n;
-		while (n < line.n && n && ((unsigned char)line.p[n] & 0xc0) == 0x80)
-			n--;
+		size_t n = str_utf8_cut(line, 60);
 		if (r->only)
 			config_reader_fault(r, false, "expected OPTION = value, [section] or a # comment");
 		else

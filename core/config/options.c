@@ -175,6 +175,8 @@ static const struct pepsi_option listener[] = {
 	LIST("AUTHENTICATION_EXEMPT", SCHEMA_F_NETWORKS, NULL, NULL,
 	    "networks whose mail is not looked at, and whose Authentication-Results are believed: our own clients, hosts that pass mail on to here; "
 	    "default: RELAY_NETWORKS. Mail of who signed in is never looked at"),
+	BOOL("SPF_EXPLANATION", 0, "YES",
+	    "SPF = enforce: what the domain itself says about a refusal (exp=, RFC 7208 6.2) is looked up, at most 5 s, and told the client with its name"),
 	BOOL("RECEIVED_SPF", 0, "NO", "also write a Received-SPF field (RFC 7208 9.1)"),
 };
 

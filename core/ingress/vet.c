@@ -10,6 +10,7 @@
 enum {
 	OCTETS = 32 * 1024,         /* what the evaluation of a common message takes */
 	LOG_MAX = 2048,
+	EXPLAIN_US = 5 * 1000000,   /* a refusal waits so long for the domain's words at most */
 };
 
 static void on_kick(evutil_socket_t fd, short what, void *arg);
@@ -105,11 +106,12 @@ static void answered(void *arg, const struct dns_answer *a)
 static struct net_dns_group *group_now(struct vet *v)
 {
 	unsigned used = v->queries;
+	int64_t timeout = v->s->terms->vet.timeout_us;
 	struct net_dns_group **g = &v->group[v->part];
 	for (unsigned i = 0; !*g && i < VET_PARTS; i++)
 		used += v->group[i] ? net_dns_group_queries(v->group[i]) : 0;
 	if (!*g && used < VERIFY_QUERIES)
-		*g = net_dns_group_new(v->s->in->dns, v->s->terms->vet.timeout_us, VERIFY_QUERIES - used);
+		*g = net_dns_group_new(v->s->in->dns, v->part == VET_EXPLANATION && timeout > EXPLAIN_US ? EXPLAIN_US : timeout, VERIFY_QUERIES - used);
 	return *g;
 }
 
@@ -136,14 +138,34 @@ static unsigned ask(struct vet *v)
 }
 
 /* Everything that can go on does. */
+static void evaluate(struct vet *v)
+{
+	int rc = verify_done(v->v) ? DNS_DONE : verify_evaluate(v->v, v->set);
+	unsigned asked = rc == DNS_MORE ? ask(v) : 0;
+	if (!verify_done(v->v) && !asked && !v->open && (rc == DNS_MORE || v->part >= VET_END)) {
+		v->abandoned = true; /* nothing will come any more: an answer got lost for want of memory */
+		verify_abandon(v->v, "out of memory");
+	}
+}
+
+/* Is it refused for SPF, and does the domain have words of its own for that? */
+static bool explains(struct vet *v)
+{
+	const struct vet_terms *t = &v->s->terms->vet;
+	struct vet_decision d;
+	if (v->part != VET_END || v->abandoned || !t->explain || !verify_done(v->v))
+		return false;
+	vet_decide(t, verify_verdict(v->v), v->s->peer.text, &d);
+	return d.action == VET_REFUSES && d.method == VERIFY_MAILFROM && verify_explain(v->v);
+}
+
 static void run(struct vet *v)
 {
 	int64_t began = clock_mono_us();
-	int rc = verify_done(v->v) ? DNS_DONE : verify_evaluate(v->v, v->set);
-	unsigned asked = rc == DNS_MORE ? ask(v) : 0;
-	if (!verify_done(v->v) && !asked && !v->open && (rc == DNS_MORE || v->part == VET_END)) {
-		v->abandoned = true; /* nothing will come any more: an answer got lost for want of memory */
-		verify_abandon(v->v, "out of memory");
+	evaluate(v);
+	if (explains(v)) {
+		v->part = VET_EXPLANATION;
+		evaluate(v);
 	}
 	v->spent_us += clock_mono_us() - began;
 }

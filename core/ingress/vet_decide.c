@@ -47,6 +47,7 @@ int vet_terms_read(struct vet_terms *t, const struct config *c, const char *sect
 		.tempfail = temperror && !strcmp(temperror, "tempfail"),
 		.timeout_us = config_int(c, section, "AUTHENTICATION_TIMEOUT") * INT64_C(1000000),
 		.received_spf = config_int(c, section, "RECEIVED_SPF"),
+		.explain = config_int(c, section, "SPF_EXPLANATION"),
 	};
 	if (exempt && !(t->exempt = config_networks_new(exempt)))
 		return -1;
@@ -88,7 +89,7 @@ static bool by_dmarc(const struct vet_terms *t, const struct verify_verdict *r, 
 	const struct dmarc_check *c = r->dmarc;
 	if (t->dmarc != VET_ENFORCE || !c)
 		return false;
-	if (r->disposition == DMARC_REJECT && !c->author->n)
+	if (r->disposition == DMARC_REJECT && (!c->author->n || c->author->more))
 		return refuse(ret, VERIFY_DMARC, 550, "5.7.1", "Whose mail this is cannot be told: %s", c->author->why);
 	if (r->disposition == DMARC_REJECT)
 		return refuse(ret, VERIFY_DMARC, 550, "5.7.26", "Refused by the DMARC policy of %.253s: %s",
@@ -108,10 +109,14 @@ static bool by_spf(const struct vet_terms *t, const struct verify_verdict *r, co
 	const struct spf_check *both[2] = { r->spf, r->spf_helo };
 	if (t->spf != VET_ENFORCE || (r->dmarc && (r->dmarc->result == DMARC_RESULT_PASS || r->override == VERIFY_TRUSTED_SEALER)))
 		return false;
-	for (unsigned i = 0; i < 2; i++)
-		if (both[i] && both[i]->result == SPF_FAIL)
-			return refuse(ret, VERIFY_MAILFROM, 550, "5.7.23", "SPF: %s does not let [%s] send mail as %s",
-			    both[i]->domain, client, both[i]->by_helo ? "this host" : "that domain");
+	for (unsigned i = 0; i < 2; i++) {
+		const struct spf_check *c = both[i];
+		bool explained = c && t->explain && c->explanation[0];
+		if (c && c->result == SPF_FAIL) /* RFC 7208 §6.2: foreign words are told as such */
+			return refuse(ret, VERIFY_MAILFROM, 550, "5.7.23", "SPF: %s does not let [%s] send mail as %s%s%s%s%s", c->domain, client,
+			    c->by_helo ? "this host" : "that domain", explained ? "; the domain " : "", explained ? c->domain : "",
+			    explained ? " explains: " : "", explained ? c->explanation : "");
+	}
 	for (unsigned i = 0; i < 2 && t->tempfail; i++)
 		if (both[i] && both[i]->result == SPF_TEMPERROR)
 			return refuse(ret, VERIFY_MAILFROM, 451, "4.7.24",

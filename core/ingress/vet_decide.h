@@ -20,6 +20,7 @@ struct vet_terms {
 	size_t n_sealers;
 	char *quarantine;               /* the stage; NULL: none, state.auth alone tells it */
 	bool received_spf;
+	bool explain;                   /* SPF_EXPLANATION */
 };
 /* smtp: PROTOCOL is smtp: methods that are not set are recorded, else off. 0, or -1: memory. */
 int vet_terms_read(struct vet_terms *t, const struct config *c, const char *section, bool smtp);
@@ -33,7 +34,7 @@ struct vet_decision {
 	/* REFUSES, PUTS_OFF: the reply */
 	unsigned code;
 	const char *status;        /* enhanced, a constant */
-	char text[400];            /* printable ASCII */
+	char text[SPF_EXPLANATION_MAX + 400]; /* printable ASCII; the reply cuts it to a line */
 };
 /* client: the address as text, for replies. */
 void vet_decide(const struct vet_terms *t, const struct verify_verdict *r, const char *client, struct vet_decision *ret);

@@ -19,10 +19,15 @@ static void add_domain(struct dmarc_author *a, const char *folded)
 	for (size_t i = 0; i < a->n; i++)
 		if (!strcmp(a->domain[i], folded))
 			return;
-	if (a->n == DMARC_DOMAINS_MAX)
+	if (a->n == DMARC_DOMAINS_MAX) {
 		a->more = true;
-	else
-		snprintf(a->domain[a->n++], sizeof a->domain[0], "%s", folded);
+		return;
+	}
+	snprintf(a->domain[a->n++], sizeof a->domain[0], "%s", folded);
+	size_t queries = 0;
+	for (size_t i = 0; i < a->n; i++)
+		queries += dmarc_walk_queries(a->domain[i]) + 1; /* and whether it exists */
+	a->more |= queries > DMARC_AUTHORS_QUERIES;
 }
 
 /* One From field. Returns a clause if it cannot be read for certain. */
@@ -61,18 +66,21 @@ void dmarc_author(struct str headers, struct dmarc_author *ret)
 			continue;
 		const char *why = ret->fields < 2 ? read_from(ret, f.value) : NULL;
 		bad = bad ? bad : why;
+		ret->more |= ret->fields == 2; /* what a third one says nobody looks at */
 		ret->fields += ret->fields < 2;
 	}
 	ret->state = DMARC_AUTHOR_OK;
+	if (ret->more)
+		bad = NULL; /* several, at any rate */
 	if (ret->fields > 1) {
 		ret->state = DMARC_AUTHOR_SEVERAL;
-		ret->why = "there are several From fields";
+		ret->why = ret->more ? "there are too many From fields, or authors" : "there are several From fields";
 	} else if (bad) {
 		ret->state = DMARC_AUTHOR_BAD;
 		ret->why = bad;
 	} else if (ret->n > 1) {
 		ret->state = DMARC_AUTHOR_SEVERAL;
-		ret->why = "the From field has addresses of several domains";
+		ret->why = ret->more ? "the From field has addresses of too many domains" : "the From field has addresses of several domains";
 	} else if (!ret->n) {
 		ret->state = DMARC_AUTHOR_NONE;
 		ret->why = ret->fields ? "the From field has no domain" : "there is no From field";
@@ -158,7 +166,8 @@ static int end(struct dmarc_check *c, enum dmarc_result result, enum dmarc_polic
 }
 
 /* No single author: it fails, and the strictest of the policies that were broken decides. RFC 9989 §5.3.1 leaves such mail alone,
- * which whoever wants to evade a policy would use. */
+ * which whoever wants to evade a policy would use. For the same reason nothing that the sender puts beside that author may lead to "not
+ * known": neither so many domains that the queries do not suffice (more), nor one that does not answer. */
 static int evaluate_unsure(struct dmarc_check *c, struct dns_answers *set)
 {
 	const struct dmarc_author *a = c->author;
@@ -167,6 +176,8 @@ static int evaluate_unsure(struct dmarc_check *c, struct dns_answers *set)
 	if (!a->n)
 		return a->state == DMARC_AUTHOR_BAD ? end(c, DMARC_RESULT_PERMERROR, DMARC_REJECT, a->why) :
 						      end(c, DMARC_RESULT_FAIL, DMARC_REJECT, a->why);
+	if (a->more)
+		return end(c, DMARC_RESULT_FAIL, DMARC_REJECT, a->why);
 	for (size_t i = a->n; i-- > 0;) {
 		enum dmarc_policy p = DMARC_NONE;
 		enum dmarc_tag tag = DMARC_TAG_P;
@@ -184,9 +195,7 @@ static int evaluate_unsure(struct dmarc_check *c, struct dns_answers *set)
 	}
 	if (more)
 		return DNS_MORE;
-	if (a->more)
-		worst = DMARC_REJECT;
-	if (unknown && worst != DMARC_REJECT)
+	if (unknown && worst == DMARC_NONE)
 		return end(c, DMARC_RESULT_TEMPERROR, DMARC_NONE, "the policy of a From domain could not be looked up");
 	return end(c, DMARC_RESULT_FAIL, worst, a->why);
 }

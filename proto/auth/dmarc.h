@@ -19,7 +19,8 @@
 enum {
 	DMARC_WALK_MAX = 8,     /* queries of one tree walk (RFC 9989 §4.10) */
 	DMARC_IDS_MAX = 12,     /* identifiers looked at: SPF's and those of ten signatures; more are ignored */
-	DMARC_DOMAINS_MAX = 4,  /* From domains whose policies are looked up */
+	DMARC_DOMAINS_MAX = 4,  /* From domains whose policies are looked up, unless that takes more than the next */
+	DMARC_AUTHORS_QUERIES = 19, /* queries that the policies of several are worth: four domains of three labels, or two of any depth */
 	DMARC_URIS_MAX = 10,    /* report addresses kept of a record */
 	DMARC_RECORD_MAX = 4096,
 };
@@ -92,6 +93,8 @@ struct dmarc_walk {
 /* Walks up from the domain. DNS_DONE or DNS_MORE. A domain that cannot be one gives an empty start. */
 int dmarc_walk(struct str domain, struct dns_answers *set, struct dmarc_walk *ret);
 
+/* How many queries a walk up from this domain, folded, takes at most. */
+size_t dmarc_walk_queries(const char *domain);
 /* Only asks, for all the names a walk may come to, at once; those that matter most first (the domain itself, then the shortest but one).
  * i: which of them, from 0. True: there is an i-th. */
 bool dmarc_walk_ask(struct str domain, size_t i, struct dns_answers *set, bool *more);
@@ -108,7 +111,7 @@ struct dmarc_author {
 	enum dmarc_author_state state;
 	char domain[DMARC_DOMAINS_MAX][DNS_NAME_MAX + 1]; /* folded; different ones */
 	size_t n;          /* of them */
-	bool more;         /* there were more than fit */
+	bool more;         /* there were more than are looked up, or more From fields than are read: none of their policies is asked for */
 	size_t fields;     /* From fields, counted up to 2 */
 	size_t mailboxes;
 	size_t unreadable; /* mailboxes of them that are no addresses */

@@ -93,6 +93,12 @@ static size_t next_labels(size_t n, size_t all)
 	return n == all && all >= DMARC_WALK_MAX ? DMARC_WALK_MAX - 1 : n - 1;
 }
 
+size_t dmarc_walk_queries(const char *domain)
+{
+	size_t all = labels_of(domain);
+	return all < DMARC_WALK_MAX ? all : DMARC_WALK_MAX;
+}
+
 bool dmarc_walk_ask(struct str domain, size_t i, struct dns_answers *set, bool *more)
 {
 	char start[DNS_NAME_MAX + 1], name[DNS_NAME_MAX + 16];

@@ -151,6 +151,7 @@ static int explain(struct spf_run *r)
 	char name[DNS_NAME_MAX + 1];
 	struct spf_check *c = r->c;
 	struct str spec = r->level[0].record.exp.spec;
+	c->has_explanation = spec.p;
 	if (!c->explain || !spec.p)
 		return DNS_DONE;
 	if (spf_values_for(r, spec) == SPF_STEP_MORE)
@@ -255,6 +256,7 @@ int spf_evaluate(void *arg, struct dns_answers *set)
 	c->result = SPF_NONE;
 	c->domain[0] = c->where[0] = c->term[0] = c->explanation[0] = 0;
 	c->n_terms = c->n_voids = 0;
+	c->has_explanation = false;
 	c->reason = subject(&r);
 	if (c->reason)
 		return finish(c, SPF_NONE);

@@ -99,6 +99,7 @@ struct spf_check {
 	char where[DNS_NAME_MAX + 1];  /* the domain whose record decided, by include or redirect perhaps another; "" when none did */
 	char term[SPF_TERM_MAX + 1];   /* the term that decided, printable; "" when none did */
 	const char *reason;         /* a constant clause for people */
+	bool has_explanation;       /* a fail whose record names an explanation (exp=), fetched or not */
 	char explanation[SPF_EXPLANATION_MAX + 1]; /* printable US-ASCII; "" when there is none */
 	unsigned n_terms, n_voids;  /* of the limits, used */
 };

@@ -130,6 +130,20 @@ void verify_body_end(struct verify *v)
 
 /* -- SPF */
 
+_Static_assert(VERIFY_SPF_QUERIES + DMARC_AUTHORS_QUERIES <= VERIFY_QUERIES, "no author's policy is out of reach");
+
+/* Did none of its look-ups fail, so that only their number can have ended it? */
+static bool all_answered(const struct dns_answers *set)
+{
+	struct str name;
+	enum dns_type type;
+	const struct dns_answer *a;
+	for (size_t i = 0; dns_answers_at(set, i, &name, &type, &a); i++)
+		if (!a || a->status == DNS_TEMPFAIL)
+			return false;
+	return true;
+}
+
 static int run_spf(struct verify *v, enum verify_method m, struct dns_answers *set)
 {
 	if (!v->enveloped)
@@ -139,6 +153,11 @@ static int run_spf(struct verify *v, enum verify_method m, struct dns_answers *s
 	int rc = spf_evaluate(&v->spf[m], set);
 	dns_answers_limit(set, 0);
 	v->spf_asked += dns_answers_n(set) - before;
+	/* a limit is no trouble that passes (RFC 7208 §4.6.4): who names a sender with such a record must not get "not known" for it */
+	if (rc == DNS_DONE && m == VERIFY_MAILFROM && v->spf[m].result == SPF_TEMPERROR && v->spf_asked >= VERIFY_SPF_QUERIES && all_answered(set)) {
+		v->spf[m].result = SPF_PERMERROR;
+		v->spf[m].reason = "the record asks for more than is looked up";
+	}
 	if (rc == DNS_DONE) {
 		*(m == VERIFY_HELO ? &v->verdict.spf_helo : &v->verdict.spf) = &v->spf[m];
 		finished(v, m, set);
@@ -149,6 +168,40 @@ static int run_spf(struct verify *v, enum verify_method m, struct dns_answers *s
 static bool spf_open(const struct verify *v)
 {
 	return (v->wanted[VERIFY_HELO] && !v->done[VERIFY_HELO]) || (v->wanted[VERIFY_MAILFROM] && !v->done[VERIFY_MAILFROM]);
+}
+
+bool verify_explain(struct verify *v)
+{
+	static const enum verify_method order[] = { VERIFY_MAILFROM, VERIFY_HELO };
+	for (size_t i = 0; i < 2; i++) {
+		struct spf_check *c = &v->spf[order[i]];
+		if (!v->done[order[i]] || c->result != SPF_FAIL)
+			continue;
+		v->explaining = c->has_explanation ? c : NULL;
+		v->explain_most = 0;
+		return v->explaining;
+	}
+	return false;
+}
+
+/* The same check once more, on answers that are all there, and then its explanation. */
+static int run_explanation(struct verify *v, struct dns_answers *set)
+{
+	struct spf_check *c = v->explaining, again = *c;
+	enum verify_method m = c == &v->spf[VERIFY_HELO] ? VERIFY_HELO : VERIFY_MAILFROM;
+	again.explain = true;
+	if (!v->explain_most)
+		v->explain_most = dns_answers_n(set) + VERIFY_EXPLAIN_QUERIES;
+	dns_answers_limit(set, v->explain_most);
+	int rc = spf_evaluate(&again, set);
+	dns_answers_limit(set, 0);
+	verify_trace_questions(v, set, m);
+	if (rc != DNS_DONE)
+		return rc;
+	if (again.result == SPF_FAIL)
+		memcpy(c->explanation, again.explanation, sizeof c->explanation);
+	v->explaining = NULL;
+	return DNS_DONE;
 }
 
 /* -- DKIM and ARC, which one engine does */
@@ -218,13 +271,16 @@ static int prefetch(struct verify *v, struct dns_answers *set)
 	bool more = false, any = true;
 	if (v->policy_known)
 		return DNS_DONE;
+	any = !v->author.more;
 	for (size_t k = 0; any; k++) {
 		any = false;
 		for (size_t i = 0; i < v->author.n; i++)
 			any |= dmarc_walk_ask(str_from(v->author.domain[i]), k, set, &more);
 	}
-	/* a policy from further up may depend on whether the name exists */
-	for (size_t i = 0; i < v->author.n && !more; i++)
+	/* a policy from further up may depend on whether the name exists; of several authors at once, before the keys take what is left */
+	for (size_t i = 0; i < v->author.n && v->author.n > 1 && !v->author.more; i++)
+		more |= !dns_answers_get(set, str_from(v->author.domain[i]), DNS_A);
+	for (size_t i = 0; i < v->author.n && !more && !v->author.more; i++)
 		if (dmarc_walk(str_from(v->author.domain[i]), set, w) == DNS_DONE && w->policy_domain[0] && strcmp(w->policy_domain, w->start) &&
 		    w->record.np != w->record.sp)
 			more |= !dns_answers_get(set, str_from(w->start), DNS_A);
@@ -291,17 +347,25 @@ int verify_evaluate(void *arg, struct dns_answers *set)
 	if (v->wanted[VERIFY_DMARC] && !v->done[VERIFY_DMARC])
 		rc |= run_dmarc(v, set);
 	verify_trace_questions(v, set, VERIFY_DMARC);
+	if (v->policy.explain && all_done(v)) {
+		v->policy.explain = false;
+		verify_explain(v);
+	}
+	if (v->explaining)
+		rc |= run_explanation(v, set);
 	return rc ? DNS_MORE : DNS_DONE;
 }
 
 bool verify_done(const struct verify *v)
 {
-	return all_done(v);
+	return all_done(v) && !v->explaining;
 }
 
 void verify_abandon(struct verify *v, const char *why)
 {
 	struct verify_verdict *r = &v->verdict;
+	v->explaining = NULL;
+	v->policy.explain = false;
 	for (unsigned m = VERIFY_HELO; m <= VERIFY_MAILFROM; m++) {
 		struct spf_check *c = &v->spf[m];
 		if (!v->wanted[m] || v->done[m])

@@ -39,6 +39,7 @@ enum {
 	VERIFY_QUERIES = 40,        /* queries that a message is worth: what callers give their group. Nobody may hide a DMARC policy behind
 				     * other work: the author's records and the keys of signatures come first, SPF has a part of
 				     * its own (MAIL FROM before HELO), and ARC what is left when all these have their answers */
+	VERIFY_EXPLAIN_QUERIES = 12, /* an explanation of SPF: its text, and what %{p} in it takes; out of what is left */
 	VERIFY_SPF_QUERIES = 21,    /* what 8 of a tree walk, 10 keys, and whether the author's domain exists leave of them */
 };
 
@@ -52,6 +53,7 @@ struct verify_policy {
 	/* Domains whose seals may override a DMARC policy: copied pointers, the caller's until verify_free(). */
 	const struct str *sealers;
 	size_t n_sealers;
+	bool explain; /* verify_explain() by itself, at the end, wherever it may be called */
 	dmarc_org_fn *fallback; /* see dmarc_check */
 	void *fallback_arg;
 };
@@ -82,6 +84,11 @@ void verify_body_end(struct verify *v);
 int verify_evaluate(void *v, struct dns_answers *set);
 /* Has every method its result? */
 bool verify_done(const struct verify *v);
+/* Behind verify_done(): the message is refused for SPF, and the domain's own words for it are wanted (RFC 7208 §6.2; SPF_FAIL of the first of
+ * verdict.spf and verdict.spf_helo that is one). verify_done() is false again until they are there, or it is known that there are none;
+ * the verdict does not change but for spf_check.explanation. Foreign text, of printable US-ASCII: to be shown with the domain's name only.
+ * False: there is nothing to be asked for. */
+bool verify_explain(struct verify *v);
 /* It must end now: what is not known becomes temperror. why: a constant clause. */
 void verify_abandon(struct verify *v, const char *why);
 

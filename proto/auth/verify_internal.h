@@ -21,6 +21,8 @@ struct verify {
 	bool psl_asked;
 	bool policy_known;              /* all that DMARC asks about the author is there */
 	size_t spf_asked;               /* questions of SPF */
+	struct spf_check *explaining;   /* the check whose explanation is wanted; NULL: none */
+	size_t explain_most;            /* questions of the set when it may ask no more */
 	/* the trace */
 	verify_trace_fn *trace;
 	void *trace_arg;

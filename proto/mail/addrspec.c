@@ -46,8 +46,7 @@ int addr_name(struct addr_reader *r, const struct mail_token *t, size_t n)
 		} else if (mail_decoder_add(&d, t[i].text, false))
 			r->scratch.failed = true;
 	}
-	if (d.blank) /* "John " in quotes */
-		buf_addc(&r->scratch, ' ');
+	mail_decoder_end(&d); /* "John " in quotes */
 	return r->scratch.failed ? -1 : 0;
 }
 

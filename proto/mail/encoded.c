@@ -118,12 +118,23 @@ static bool all_encoded(struct str word)
 	return true;
 }
 
+int mail_decoder_end(struct mail_decoder *d)
+{
+	for (size_t n = d->blank ? d->more + 1 : 0; n; n--)
+		if (buf_addc(d->out, ' '))
+			return -1;
+	d->blank = false;
+	d->more = 0;
+	return 0;
+}
+
 static int add_word(struct mail_decoder *d, struct str word)
 {
 	bool encoded = all_encoded(word);
-	if (d->blank && !(encoded && d->last) && buf_addc(d->out, ' '))
+	if (!(encoded && d->last) && mail_decoder_end(d))
 		return -1;
 	d->blank = false;
+	d->more = 0;
 	d->last = encoded;
 	if (!encoded)
 		return mail_charset_clean(word, d->out);
@@ -150,8 +161,7 @@ int mail_decoder_add(struct mail_decoder *d, struct str text, bool squeeze)
 		for (; i < text.n && is_blank(text.p[i]); i++) {
 			if (text.p[i] == '\r' || text.p[i] == '\n')
 				continue; /* RFC 5322 §2.2.3: of a fold the blank behind it stays */
-			if (d->blank && !squeeze && buf_addc(d->out, ' '))
-				return -1;
+			d->more += d->blank && !squeeze;
 			d->blank = true;
 		}
 	}

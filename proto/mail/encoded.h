@@ -14,10 +14,13 @@ struct mail_decoder {
 	struct buf *out;
 	bool last;  /* the text so far ends in an encoded word */
 	bool blank; /* blanks were read, and not written yet */
+	size_t more; /* how many besides that one */
 };
 /* Appends a piece of text (folds are blanks), decoding the encoded words that stand alone between blanks. squeeze: a run of blanks
  * becomes one. A blank at the end of the piece waits for the next. Returns 0, or -1: the buffer is full. */
 int mail_decoder_add(struct mail_decoder *d, struct str text, bool squeeze);
+/* Writes the blanks that wait. Same return values. */
+int mail_decoder_end(struct mail_decoder *d);
 
 /* A whole value, as of Subject: unfolded, decoded, without the blanks around it. Same return values. */
 int mail_encoded_decode(struct str value, struct buf *out);

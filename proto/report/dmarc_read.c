@@ -1,8 +1,8 @@
 /* XML to a report, with expat. The document is strangers': no DOCTYPE (so no entity but the five), bounded depth, elements, text and
  * rows; given to the parser in one piece, because expat looks at a long token again with each further piece.
  *
- * Elements are known by their path. One with another prefix than the root's is an extension; it and everything unknown is stepped
- * over as a whole. */
+ * Elements are known by their path. One with a prefix that is not the root's is an extension; it and everything unknown is stepped
+ * over as a whole. One without a prefix below a root with one is known: the schema of RFC 7489 (Appendix C) qualifies the root only. */
 #include "proto/report/dmarc.h"
 
 #include "proto/dns/answers.h"
@@ -54,6 +54,7 @@ struct reader {
 	size_t prefix_n;
 	char text[REPORT_TEXT_MAX];
 	size_t text_n;
+	bool text_cut;            /* there was more of it */
 	bool has_begin, has_end, has_count;
 	struct report_row row;    /* being read */
 	struct report_dkim dkim[REPORT_DKIM_MAX], signature;
@@ -127,10 +128,9 @@ static enum el element(struct reader *x, const char *name)
 		memcpy(x->prefix, name, n);
 		x->prefix_n = n;
 	}
-	if (strncmp(name, x->prefix, x->prefix_n) != 0)
-		return DOCUMENT;
-	for (size_t i = 0; i < sizeof tree / sizeof *tree; i++)
-		if (tree[i].parent == parent && !strcmp(tree[i].name, name + x->prefix_n))
+	const char *local = strncmp(name, x->prefix, x->prefix_n) ? name : name + x->prefix_n;
+	for (size_t i = 0; i < sizeof tree / sizeof *tree; i++) /* a prefix that is left makes it none of these */
+		if (tree[i].parent == parent && !strcmp(tree[i].name, local))
 			return tree[i].el;
 	return DOCUMENT;
 }
@@ -158,15 +158,17 @@ static void on_start(void *arg, const XML_Char *name, const XML_Char **attribute
 		x->signature = (struct report_dkim){ 0 };
 	x->open[x->depth++] = (unsigned char)el;
 	x->text_n = 0;
+	x->text_cut = false;
 }
 
 static void on_text(void *arg, const XML_Char *s, int len)
 {
 	struct reader *x = arg;
-	size_t n = (size_t)len;
-	if (x->skip || !x->depth || x->open[x->depth - 1] < LEAF)
+	if (x->skip || !x->depth || x->open[x->depth - 1] < LEAF || x->text_cut)
 		return;
-	n = n > sizeof x->text - x->text_n ? sizeof x->text - x->text_n : n;
+	/* expat hands over whole characters; what is kept of them are whole ones, and nothing after the first that did not fit */
+	size_t n = str_utf8_cut(str_n(s, (size_t)len), sizeof x->text - x->text_n);
+	x->text_cut = n < (size_t)len;
 	memcpy(x->text + x->text_n, s, n);
 	x->text_n += n;
 }
@@ -295,11 +297,9 @@ static void on_end(void *arg, const XML_Char *name)
 		for (size_t i = 0; i < x->text_n; i++)
 			if ((unsigned char)x->text[i] < 0x20)
 				x->text[i] = ' ';
-		/* cut in the middle of a character */
-		while (x->text_n && x->text_n == sizeof x->text && !str_is_utf8(str_n(x->text, x->text_n)))
-			x->text_n--;
 		end_text(x, el, str_trim(str_n(x->text, x->text_n)));
 		x->text_n = 0;
+		x->text_cut = false;
 	} else if (el == REASON) {
 		struct report_reason *why = x->row.n_reasons ? &x->row.reason[x->row.n_reasons - 1] : NULL;
 		if (why && !why->type.n)

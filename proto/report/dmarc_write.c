@@ -22,7 +22,7 @@ static bool legal(const char *p, size_t n)
 
 static void put_text(struct buf *out, struct str s)
 {
-	s.n = s.n > REPORT_TEXT_MAX ? REPORT_TEXT_MAX : s.n;
+	s.n = str_utf8_cut(s, REPORT_TEXT_MAX);
 	while (s.n) {
 		size_t n = sequence(s);
 		if (!n || !legal(s.p, n))

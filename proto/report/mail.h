@@ -21,10 +21,14 @@ struct report_mail {
 	struct str from;          /* From: an address */
 	struct str from_name;     /* its display name; may be empty */
 	struct str to;            /* an address, ASCII */
-	struct str packed;        /* the gzipped XML */
+	struct str packed;        /* the gzipped XML, or JSON */
 	struct str text;          /* the human-readable part: lines with CRLF, ASCII */
+	bool tls;                 /* a TLS report (RFC 8460 §5.3; tlsrpt.h): multipart/report, TLS-Report-Domain and -Submitter, and TLS-Required: No (RFC
+	                           * 8689 §5), for what is told is that TLS fails there. id is "ID@submitter" then, in the JSON, too: report_mail_id() */
 };
-/* "mx.example!example.org!1013662812!1013749130!ID.xml.gz". 0, or -1. */
+/* Appends the report's id as a report and its Subject have it. 0, or -1. */
+int report_mail_id(const struct report_mail *m, struct buf *out);
+/* "mx.example!example.org!1013662812!1013749130!ID.xml.gz", ".json.gz" of a TLS report. 0, or -1. */
 int report_file_name(const struct report_mail *m, struct buf *out);
 /* Appends header block and body. 0, or -1: full, or something cannot be written in a header. */
 int report_mail_write(const struct report_mail *m, struct buf *headers, struct buf *body);

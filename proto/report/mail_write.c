@@ -38,8 +38,16 @@ int report_file_name(const struct report_mail *m, struct buf *out)
 {
 	if (!name_ok(m->submitter) || !name_ok(m->domain) || !plain(m->id))
 		return -1;
-	return buf_addf(out, "%.*s!%.*s!%lld!%lld!%.*s.xml.gz", STR_ARG(m->submitter), STR_ARG(m->domain), (long long)m->begin, (long long)m->end,
-	    STR_ARG(m->id));
+	return buf_addf(out, "%.*s!%.*s!%lld!%lld!%.*s.%s.gz", STR_ARG(m->submitter), STR_ARG(m->domain), (long long)m->begin, (long long)m->end,
+	    STR_ARG(m->id), m->tls ? "json" : "xml");
+}
+
+int report_mail_id(const struct report_mail *m, struct buf *out)
+{
+	if (!name_ok(m->submitter) || !plain(m->id))
+		return -1;
+	buf_adds(out, m->id);
+	return m->tls ? buf_addf(out, "@%.*s", STR_ARG(m->submitter)) : out->failed ? -1 : 0;
 }
 
 static void piecef(struct mail_fold *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -81,13 +89,17 @@ static void put_headers(const struct report_mail *m, struct buf *out, const char
 	put_from(m, out);
 	buf_addf(out, "To: <%.*s>\r\n", STR_ARG(m->to));
 	/* folded with a blank where RFC 9990's example folds it: programs look for these words */
-	buf_addf(out, "Subject: Report Domain: %.*s\r\n Submitter: %.*s\r\n Report-ID: <%.*s>\r\n", STR_ARG(m->domain), STR_ARG(m->submitter),
-	    STR_ARG(m->id));
+	buf_addf(out, "Subject: Report Domain: %.*s\r\n Submitter: %.*s\r\n Report-ID: <", STR_ARG(m->domain), STR_ARG(m->submitter));
+	report_mail_id(m, out);
+	buf_addz(out, ">\r\n");
+	if (m->tls)
+		buf_addf(out, "TLS-Report-Domain: %.*s\r\nTLS-Report-Submitter: %.*s\r\nTLS-Required: No\r\n", STR_ARG(m->domain),
+		    STR_ARG(m->submitter));
 	buf_addz(out, "Date: ");
 	mail_date_write(out, m->now_us, 0);
 	buf_addf(out, "\r\nMessage-ID: <%.*s.%u@%.*s>\r\n", STR_ARG(m->id), m->nth, STR_ARG(m->submitter));
-	buf_addf(out,
-	    "Auto-Submitted: auto-generated\r\nMIME-Version: 1.0\r\nContent-Type: multipart/mixed;\r\n\tboundary=\"%s\"\r\n", boundary);
+	buf_addf(out, "Auto-Submitted: auto-generated\r\nMIME-Version: 1.0\r\nContent-Type: multipart/%s;\r\n\tboundary=\"%s\"\r\n",
+	    m->tls ? "report; report-type=\"tlsrpt\"" : "mixed", boundary);
 }
 
 static void put_base64(struct str data, struct buf *out)
@@ -112,9 +124,9 @@ int report_mail_write(const struct report_mail *m, struct buf *headers, struct b
 	buf_addf(body, "--%s\r\nContent-Type: text/plain; charset=us-ascii\r\n\r\n", boundary);
 	buf_adds(body, m->text);
 	buf_addf(body,
-	    "\r\n--%s\r\nContent-Type: application/gzip\r\nContent-Transfer-Encoding: base64\r\nContent-Disposition: attachment;\r\n"
+	    "\r\n--%s\r\nContent-Type: application/%s\r\nContent-Transfer-Encoding: base64\r\nContent-Disposition: attachment;\r\n"
 	    "\tfilename=\"%s\"\r\n\r\n",
-	    boundary, buf_z(&file));
+	    boundary, m->tls ? "tlsrpt+gzip" : "gzip", buf_z(&file));
 	put_base64(m->packed, body);
 	buf_addf(body, "--%s--\r\n", boundary);
 	buf_free(&file);

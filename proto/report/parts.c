@@ -3,6 +3,7 @@
 
 #include "proto/mail/header.h"
 #include "proto/mail/split.h"
+#include "proto/mail/transfer.h"
 
 #include <stdio.h>
 
@@ -200,67 +201,7 @@ bool parts_walk(struct str headers, struct str body, parts_fn *fn, void *arg)
 	return walk(&w, headers, body, 0);
 }
 
-static int base64_value(char c)
-{
-	if (c >= 'A' && c <= 'Z')
-		return c - 'A';
-	if (c >= 'a' && c <= 'z')
-		return c - 'a' + 26;
-	if (c >= '0' && c <= '9')
-		return c - '0' + 52;
-	return c == '+' ? 62 : c == '/' ? 63 : -1;
-}
-
-static void base64(struct str s, struct buf *out)
-{
-	uint32_t bits = 0;
-	unsigned n = 0;
-	for (size_t i = 0; i < s.n && s.p[i] != '='; i++) {
-		int v = base64_value(s.p[i]);
-		if (v < 0)
-			continue; /* RFC 2045 §6.8: to be ignored */
-		bits = bits << 6 | (uint32_t)v;
-		n += 6;
-		if (n >= 8) {
-			n -= 8;
-			if (buf_addc(out, (char)(bits >> n & 0xff)))
-				return;
-		}
-	}
-}
-
-static int hex(char c)
-{
-	return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-static void quoted_printable(struct str s, struct buf *out)
-{
-	for (size_t i = 0; i < s.n && !out->failed; i++) {
-		if (s.p[i] != '=') {
-			buf_addc(out, s.p[i]);
-		} else if (i + 2 < s.n && hex(s.p[i + 1]) >= 0 && hex(s.p[i + 2]) >= 0) {
-			buf_addc(out, (char)(hex(s.p[i + 1]) << 4 | hex(s.p[i + 2])));
-			i += 2;
-		} else { /* a soft line end: nothing up to the end of the line but blanks */
-			size_t k = i + 1;
-			while (k < s.n && (s.p[k] == ' ' || s.p[k] == '\t' || s.p[k] == '\r'))
-				k++;
-			if (k < s.n && s.p[k] == '\n')
-				i = k;
-			else
-				buf_addc(out, '=');
-		}
-	}
-}
-
 int parts_decode(const struct parts_part *p, struct buf *out)
 {
-	if (str_ieq(p->encoding, STR("base64")))
-		base64(p->body, out);
-	else if (str_ieq(p->encoding, STR("quoted-printable")))
-		quoted_printable(p->body, out);
-	else
-		buf_adds(out, p->body);
-	return out->failed ? -1 : 0;
+	return mail_transfer_decode(mail_transfer_of(p->encoding), p->body, out);
 }

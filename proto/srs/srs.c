@@ -69,8 +69,8 @@ static int join(struct str local, struct str domain, struct buf *out)
 	buf_addc(&b, '@');
 	buf_adds(&b, domain);
 	int fault = smtp_address_parse(buf_str(&b), true, &a), r = SRS_BAD_ADDRESS;
-	/* "an@other" in a local part would read as a quoted string, or not at all */
-	if (fault) {
+	/* what has quotes in it would read as a quoted string */
+	if (fault || a.quoted) {
 		buf_reset(&b);
 		buf_addc(&b, '"');
 		for (size_t i = 0; i < local.n; i++) {
@@ -106,6 +106,8 @@ static int take(struct str address, struct buf *local, struct buf *domain)
 		return SRS_BAD_ADDRESS;
 	if (smtp_local_unquote(a.local, local))
 		return SRS_MEMORY;
+	if (!local->n) /* "" is allowed by the letter, and nobody's */
+		return SRS_BAD_ADDRESS;
 	if (!a.literal)
 		return smtp_domain_to_ascii(a.domain, domain) ? SRS_BAD_ADDRESS : 0;
 	for (size_t i = 0; i < a.domain.n; i++)
@@ -147,12 +149,12 @@ static bool chain(struct str local, struct str domain, struct srs_covered *c)
 	char k = kind(local);
 	struct str rest = str_skip(local, 5), tag, host;
 	c->type = '1';
-	if (k == '0') {
+	if (k == '0' && rest.n) {
 		c->host = domain;
 		c->user = str_skip(local, 4); /* with its separator */
 		return true;
 	}
-	if (k != '1' || !field(&rest, &tag) || !field(&rest, &host) || !rest.n || !is_separator(rest.p[0]) || has_upper(host))
+	if (k != '1' || !field(&rest, &tag) || !field(&rest, &host) || rest.n < 2 || !is_separator(rest.p[0]) || has_upper(host))
 		return false;
 	if (smtp_domain_check(host, false) && smtp_literal_check(host))
 		return false;

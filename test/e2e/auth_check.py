@@ -87,6 +87,7 @@ def what_was_refused(t, w, signed):
     for n, (data, sender, ip, helo, listener) in enumerate((
             (mail(), "a@open.test", "198.51.100.7", "nobody.test", "enforce"),
             (mail("a@open.test"), "a@pass.test", "198.51.100.7", "nobody.test", "enforce"),
+            (mail("a@open.test"), "a@strict.test", "198.51.100.7", "nobody.test", "enforce"),
             (signed + b"x\r\n", "a@open.test", "198.51.100.7", "nobody.test", "enforce"),
             (signer.sign(t, mail("a@open.test"), [("dkim", "pass.test", "s", "rsa2048")]) + b"x\r\n", "a@open.test", "192.0.2.9", "client.test", "enforce"),
             (mail("a@none.test>, <b@pass.test"), "a@open.test", "198.51.100.7", "nobody.test", "enforce"))):

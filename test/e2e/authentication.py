@@ -33,7 +33,8 @@ _dmarc.quar IN TXT "v=DMARC1; p=quarantine"
 none IN TXT "v=spf1 -all"
 _dmarc.none IN TXT "v=DMARC1; p=none"
 open IN TXT "v=spf1 ?all"
-strict IN TXT "v=spf1 -all"
+strict IN TXT "v=spf1 exp=why.%{d} -all"
+why.strict IN TXT "%{c} is none of the hosts of %{d}" ", says %{r}: see http://strict.test/?s=%{S}"
 loop IN TXT "v=spf1 include:loop.test -all"
 """
 REVERSE = """9 IN PTR client.test.
@@ -187,6 +188,8 @@ def what_is_enforced(t):
     signed = signer.sign(t, mail(), [("dkim", "pass.test", "s", "rsa2048")])
     cases = (
         ("SPF fails", mail("a@open.test"), "a@pass.test", "198.51.100.7", 550, "5.7.23"),
+        ("SPF fails, with words", mail("a@open.test"), "a@strict.test", "198.51.100.7", 550, "that domain; the domain strict.test explains: "
+         "198.51.100.7 is none of the hosts of strict.test, says mx.example.test: see http://strict.test/?s=a%40strict.test"),
         ("SPF of HELO fails", mail("a@open.test"), "", "192.0.2.77", 550, "5.7.23"),
         ("DMARC rejects", mail(), "a@open.test", "198.51.100.7", 550, "5.7.26"),
         ("a subdomain", mail("a@www.pass.test"), "a@open.test", "198.51.100.7", 550, "5.7.26"),
@@ -246,7 +249,7 @@ def what_is_enforced(t):
         pepsi.check(code == 250, text)
         w.found(re.search(r"queued as (\d+)", text).group(1), folder if folder == "welcome" else "example.test")
     m = w.d.metrics()
-    pepsi.check(m['pepsi_authentication_refused_total{method="spf"}'] == 2 and m['pepsi_smtp_rejected_total{reason="dmarc"}'] == 8
+    pepsi.check(m['pepsi_authentication_refused_total{method="spf"}'] == 3 and m['pepsi_smtp_rejected_total{reason="dmarc"}'] == 8
                 and m["pepsi_authentication_overridden_total"] == 1 and m["pepsi_authentication_quarantined_total"] == 1,
                 {k: v for k, v in m.items() if "authentication" in k or "rejected" in k})
     w.d.stop()

@@ -237,6 +237,18 @@ whole("all-everything", {"*.every.test": {"DO": "silent"}},
       sender="a@x.every.test", disposition="reject")
 
 
+AUTHORS = ("a.b.c.d.e.f.g.x.every.test", "victim.test")
+for name, authors in (("all-two-authors", AUTHORS), ("all-five-authors", ["d%d.every.test" % i for i in range(4)] + ["victim.test"]),
+                      ("all-deep-authors", AUTHORS + ("a.b.c.d.e.f.g.y.every.test",))):
+    zone(name, REJECT, ("verify", IP, "x.every.test", "a@bomb10.test", message("".join(signature("k%d.every.test" % i, "s") for i in range(10)),
+         ", ".join("a@" + a for a in authors))), "fail", QUERIES, MSG, disposition="reject")
+# a sender whose record asks for more than is looked up is none that cannot be known
+zone("all-own-bomb", {"_dmarc.bomb11.test": txt("v=DMARC1; p=reject"), "bomb11.test": txt("v=spf1 " + " ".join("mx:d%d.bomb11.test" % i for i in range(10)) + " -all"),
+                      **{"d%d.bomb11.test" % d: {"MX": ["10 h%d-%d.bomb11.test" % (d, i) for i in range(10)]} for d in range(10)},
+                      "*.bomb11.test": {"A": ["192.0.2.1"]}},
+     ("verify", IP, "helo.plain.test", "a@bomb11.test", message("", "ceo@bomb11.test")), "fail", QUERIES, MSG, disposition="reject", spf="permerror")
+
+
 def table():
     out = {"*.plain.test": {"A": ["192.0.2.10"]}}
     for _, records, _, _, _, _, _ in ZONES:

@@ -1,5 +1,6 @@
 #!/bin/sh
-# run.sh PEPSI-VECTORS SOURCE TOPIC FILE...: runs one topic on the suite's files, or skips (77) with a line when the suite is not there.
+# run.sh PEPSI-VECTORS SOURCE TOPIC FILE...: runs one topic on the suite's files (patterns are allowed), or skips (77) with a line when the suite
+# is not there.
 # The suite is $PEPSI_VECTORS, else ../shared/vectors beside the source.
 set -u
 prog=$1 source=$2 topic=$3
@@ -7,10 +8,12 @@ shift 3
 suite=${PEPSI_VECTORS:-$source/../shared/vectors}
 for file; do
 	shift
-	if [ ! -r "$suite/$topic/$file" ]; then
-		echo "skipped: no $suite/$topic/$file (set PEPSI_VECTORS to the folder of the public vectors)"
-		exit 77
-	fi
-	set -- "$@" "$suite/$topic/$file"
+	for found in "$suite/$topic"/$file; do
+		if [ ! -r "$found" ]; then
+			echo "skipped: no $found (set PEPSI_VECTORS to the folder of the public vectors)"
+			exit 77
+		fi
+		set -- "$@" "$found"
+	done
 done
 exec "$prog" "$topic" "$@"

@@ -20,9 +20,14 @@ static const struct {
 	{ "spf", topic_spf, "SPF: rfc7208-tests.json rfc4408-tests.json pyspf-adhoc.json mail-auth-scenarios.json" },
 	{ "dkim", topic_dkim, "DKIM: mail-dkim.json opendkim.json canonicalisation.json mail-auth/*.txt mailauth-ec/*.eml" },
 	{ "mail", topic_mail, "whole messages, reported as JSON for mail_differential.py" },
+	{ "mime", topic_mime, "the parts of messages: */*.eml */*.msg */*.txt" },
+	{ "headers", topic_headers, "header fields: content_type.json unstructured.json encoded-words.json received.json" },
 	{ "srs", topic_srs, "rewriting of envelope senders: vectors.json mail-srs-properties.json" },
 	{ "arc", topic_arc, "ARC chains: arc-draft-validation-tests.json" },
 	{ "dane", topic_dane, "TLSA records against certificates: danetest.json" },
+	{ "dmarc-reports", topic_dmarc_reports, "DMARC aggregate reports: */*.xml */*.zip */*.gz */*.eml" },
+	{ "tlsrpt", topic_tlsrpt, "TLS reports: txt-record.json reports/*/*.json reports/*/*.eml" },
+	{ "mta-sts", topic_mta_sts, "MTA-STS: txt-record.json policy.json mx-match.json postfix-mta-sts-resolver/refdata*.tsv" },
 };
 static struct {
 	struct str folder;
@@ -161,15 +166,22 @@ static int judge_file(vectors_topic_fn *judge, const char *path, struct tally *t
 	const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
 	suite.folder = str_n(path, (size_t)(file - path));
 	suite.root = NULL;
-	/* message files are cases of their own: {"path": FILE} */
-	if (judge == topic_dkim && !str_iends(str_from(path), STR(".json")))
+	/* files of reports and messages are cases of their own: {"path": FILE} */
+	if (judge == topic_dmarc_reports)
 		return judge_whole(judge, path, file, t);
-	if (str_iends(str_from(path), STR(".txt")))
+	if ((judge == topic_dkim || judge == topic_mime || judge == topic_tlsrpt) && !str_iends(str_from(path), STR(".json")))
+		return judge_whole(judge, path, file, t);
+	if (str_iends(str_from(path), STR(".txt")) || str_iends(str_from(path), STR(".tsv")))
 		return judge_lines(judge, path, file, t);
 	struct json_object *root = json_object_from_file(path), *cases = root;
 	if (!root) {
 		fprintf(stderr, "pepsi-vectors: %s: %s", path, json_util_get_last_err());
 		return -1;
+	}
+	/* a report is a case of its own, too */
+	if (judge == topic_tlsrpt && !json_object_object_get_ex(root, "cases", NULL)) {
+		json_object_put(root);
+		return judge_whole(judge, path, file, t);
 	}
 	if ((json_object_is_type(root, json_type_object) && !json_object_object_get_ex(root, "cases", &cases)) ||
 	    !json_object_is_type(cases, json_type_array)) {

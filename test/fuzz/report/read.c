@@ -4,18 +4,25 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+static bool text_ok(struct str s)
+{
+	return str_is_utf8(s) && s.n <= REPORT_TEXT_MAX;
+}
+
 static void check(const struct report *r)
 {
 	must(r->n_rows <= REPORT_ROWS_MAX && r->org.n && r->id.n && r->policy.domain.n && r->begin <= r->end && r->begin >= 0);
-	must(str_is_utf8(r->org) && r->org.n <= REPORT_TEXT_MAX && str_is_utf8(r->id));
+	must(text_ok(r->org) && text_ok(r->id) && text_ok(r->email) && text_ok(r->contact) && text_ok(r->error) && text_ok(r->generator) &&
+	    text_ok(r->policy.domain) && text_ok(r->policy.fo));
 	for (size_t i = 0; i < r->n_rows; i++) {
 		const struct report_row *w = &r->row[i];
 		must(w->source_ip.n && w->count <= REPORT_COUNT_MAX && w->header_from.n && w->disposition.n);
 		must(w->n_dkim <= REPORT_DKIM_MAX && w->n_reasons <= REPORT_REASONS_MAX && (!w->has_spf || w->spf_result.n));
 		for (size_t k = 0; k < w->n_dkim; k++)
-			must(w->dkim[k].result.n && str_is_utf8(w->dkim[k].domain));
+			must(w->dkim[k].result.n && text_ok(w->dkim[k].domain) && text_ok(w->dkim[k].selector) && text_ok(w->dkim[k].human));
+		must(text_ok(w->envelope_from) && text_ok(w->envelope_to) && text_ok(w->spf_domain) && text_ok(w->spf_human));
 		for (size_t k = 0; k < w->n_reasons; k++)
-			must(w->reason[k].type.n);
+			must(w->reason[k].type.n && text_ok(w->reason[k].comment));
 	}
 }
 

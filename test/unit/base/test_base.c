@@ -66,6 +66,21 @@ static void test_utf8(void **state)
 		assert_int_equal(str_is_utf8(cases[i].s), cases[i].ok);
 }
 
+/* Every cut of a text with characters of one to four octets leaves whole ones, and no fewer than must be. */
+static void test_utf8_cut(void **state)
+{
+	struct str s = STR("a\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80z"), bad = STR("\x80\x80\x80\x80\x80\x80");
+	static const size_t left[] = { 0, 1, 1, 3, 3, 3, 6, 6, 6, 6, 10, 11, 11 };
+	(void)state;
+	for (size_t max = 0; max < sizeof left / sizeof *left; max++) {
+		assert_int_equal(str_utf8_cut(s, max), left[max]);
+		assert_true(str_is_utf8(str_n(s.p, str_utf8_cut(s, max))));
+	}
+	assert_int_equal(str_utf8_cut(STR_NULL, 5), 0);
+	assert_int_equal(str_utf8_cut(bad, 0), 0);
+	assert_int_equal(str_utf8_cut(bad, 5), 5);
+}
+
 static void test_nearest(void **state)
 {
 	static const char *const names[] = { "NEXT_STAGE", "BOUNCE_STAGE", "PARALLELISM", "HOST" };
@@ -182,7 +197,8 @@ static void test_log_stays_one_line(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_str),     cmocka_unit_test(test_utf8),  cmocka_unit_test(test_nearest),
+		cmocka_unit_test(test_str),     cmocka_unit_test(test_utf8),  cmocka_unit_test(test_utf8_cut),
+		cmocka_unit_test(test_nearest),
 		cmocka_unit_test(test_buf),     cmocka_unit_test(test_arena), cmocka_unit_test(test_map),
 		cmocka_unit_test(test_log_stays_one_line),
 	};

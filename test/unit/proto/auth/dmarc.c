@@ -145,7 +145,13 @@ static void test_unsure(void **state)
 	expect("<a@q.example> <b@q.example>", "q.example", NULL, odd, "fail quarantine quarantine q.example");
 	expect("a@r.example@q.example", "q.example", NULL, odd, "permerror none reject ");
 	expect("a@r.example@q.example, b@x.example", "x.example", NULL, odd, "fail none quarantine x.example");
-	expect("a@1.e, a@2.e, a@3.e, a@4.e, a@5.e", NULL, NULL, odd, "fail none reject 1.e");
+	expect("a@1.e, a@2.e, a@3.e, a@4.e, a@5.e", NULL, NULL, odd, "fail none reject ");
+	expect("a@1.e, a@2.e, a@3.e, a@4.e", NULL, NULL, odd, "fail none none 1.e");
+	expect("a@a.b.c.d.e.f.g.h.i.1.e, a@a.b.c.d.e.f.g.h.i.2.e", NULL, NULL, odd, "fail none none a.b.c.d.e.f.g.h.i.1.e");
+	expect("a@a.b.c.d.e.f.g.h.i.1.e, a@a.b.c.d.e.f.g.h.i.2.e, a@3.e", NULL, NULL, odd, "fail none reject ");
+	expect("a@1.e\r\nFrom: a@2.e\r\nFrom: a@3.e", NULL, NULL, odd, "fail none reject ");
+	expect("a@1.e\r\nFrom: a@1.e\r\nFrom: a@1.e", NULL, NULL, odd, "fail none reject ");
+	expect("a@r.example@q.example\r\nFrom: a@2.e\r\nFrom: a@r.example", NULL, NULL, odd, "fail none reject ");
 	expect("a@[192.0.2.1]", NULL, NULL, odd, "none none none ");
 	expect("undisclosed:;", NULL, NULL, odd, "none none none ");
 	expect("\"r@r.example\" <a@q.example> (b@r.example)", "q.example", NULL, odd, "pass quarantine none q.example spf");

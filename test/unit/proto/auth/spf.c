@@ -310,6 +310,10 @@ static void test_explanations(void **state)
 	char text[1000], want[SPF_EXPLANATION_MAX + 1];
 	(void)state;
 	explained("See %{i} %{s} %{h} %{t} %{r}", "See 192.0.2.1 Joe@X.org h.example 77 unknown");
+	/* RFC 7208 §6.2, §7.2, §7.4 */
+	explained("See http://%{d}/why.html?s=%{S}&i=%{I}", "See http://X.org/why.html?s=Joe%40X.org&i=192.0.2.1");
+	explained("%{c} is not one of %{d}'s designated mail servers, says %{r} at %{t}.", "192.0.2.1 is not one of X.org's designated mail servers, says unknown at 77.");
+	explained("%%%_%-", "% %20");
 	explained("bad %{x}", "");
 	explained("bad %", "");
 	explained("b\xc3\xa9", "");

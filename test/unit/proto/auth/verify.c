@@ -288,6 +288,13 @@ static void failures(void **st)
 		    "From: a@none.example, b@two.example\r\n\r\nx\r\n", "none pass none none fail quarantine", false, false, 7 },
 		{ "helo.example", "bounce@example.org", "", "From: a@none.example\r\nFrom: b@example.org\r\n\r\nx\r\n",
 		    "pass pass none none fail reject", false, false, 7 },
+		/* one that does not answer takes nothing from what another's policy asks for */
+		{ "helo.example", "a@other.example", "_dmarc.two.example TXT v=DMARC1; p=quarantine\n_dmarc.mute.example !\n",
+		    "From: a@mute.example, b@two.example\r\n\r\nx\r\n", "none pass none none fail quarantine", false, false, 7 },
+		{ "helo.example", "a@other.example", "_dmarc.mute.example !\n", "From: a@mute.example, b@example.org\r\n\r\nx\r\n",
+		    "none pass none none fail reject", false, false, 7 },
+		{ "helo.example", "a@other.example", "_dmarc.mute.example !\n", "From: a@mute.example, b@none.example\r\n\r\nx\r\n",
+		    "none pass none none temperror none", false, true, 7 },
 		{ "helo.example", "a@none.example", "", "Subject: no author\r\n\r\nx\r\n", "none pass none none none none", false, false, 7 },
 		{ "[192.0.2.7]", "", "", MESSAGE, "none - none none fail reject", false, false, 7 },
 	};
@@ -411,6 +418,58 @@ static void sealers(void **st)
 		buf_free(&m);
 		buf_free(&b);
 	}
+}
+
+/* The words of a domain that refuses: not asked for until somebody wants them, and then once. */
+static void explanation(void **st)
+{
+	static const struct {
+		const char *exp, *zone, *want;
+		unsigned questions;
+	} cases[] = {
+		{ "exp=why.%{d}", "why.no.example TXT See http://no.example/?i=%{i}&r=%{r}&c=%{c}\n", "See http://no.example/?i=192.0.2.7&r=mx.example.net&c=192.0.2.7", 1 },
+		{ "", "", "", 0 },
+		{ "exp=why.no.example", "", "", 1 },
+		{ "exp=why.no.example", "why.no.example !\n", "", 1 },
+		{ "exp=why.no.example", "why.no.example TXT one\nwhy.no.example TXT two\n", "", 1 },
+		{ "exp=why.no.example", "why.no.example TXT t\x07one\n", "", 1 },
+		{ "exp=why.no.example", "why.no.example TXT f\xc3\xbcr\n", "", 1 },
+		{ "exp=%{p}.no.example", "", "", 2 }, /* the client's names, then the text */
+	};
+	(void)st;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+		for (unsigned by_itself = 0; by_itself < 2; by_itself++) {
+			struct verify_policy p = all_of_it();
+			struct run t;
+			char more[500];
+			p.explain = by_itself;
+			snprintf(more, sizeof more, "no.example TXT v=spf1 %s -all\n%s", cases[i].exp, cases[i].zone);
+			zone_text = standard_zone(more);
+			begin(&t, &p, NULL, NULL);
+			envelope(&t, "helo.example", "a@no.example", 7);
+			verify_headers(t.v, STR("From: a@open.example\r\n"));
+			verify_body_end(t.v);
+			ask(&t);
+			unsigned before = t.questions;
+			if (!by_itself) {
+				assert_true(verify_done(t.v));
+				assert_string_equal(t.r->spf->explanation, "");
+				assert_int_equal(verify_explain(t.v), cases[i].exp[0] != 0);
+				assert_int_equal(verify_done(t.v), !cases[i].exp[0]);
+				ask(&t);
+				assert_int_equal(t.questions - before, cases[i].questions);
+			}
+			assert_true(verify_done(t.v));
+			assert_int_equal(t.r->spf->result, SPF_FAIL);
+			assert_string_equal(t.r->spf->explanation, cases[i].want);
+			if (!by_itself && cases[i].exp[0]) { /* who has no time for it has a verdict all the same */
+				verify_explain(t.v);
+				verify_abandon(t.v, "time is up");
+				assert_true(verify_done(t.v));
+				assert_int_equal(t.r->spf->result, SPF_FAIL);
+			}
+			end(&t);
+		}
 }
 
 static void test_mode(void **st)
@@ -586,7 +645,7 @@ static int done(void **st)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(passes), cmocka_unit_test(phases), cmocka_unit_test(failures),
-		cmocka_unit_test(choices), cmocka_unit_test(sealers), cmocka_unit_test(test_mode), cmocka_unit_test(abandoned),
+		cmocka_unit_test(choices), cmocka_unit_test(sealers), cmocka_unit_test(explanation), cmocka_unit_test(test_mode), cmocka_unit_test(abandoned),
 		cmocka_unit_test(story), cmocka_unit_test(hostile) };
 	return cmocka_run_group_tests(tests, NULL, done);
 }

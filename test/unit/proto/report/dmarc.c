@@ -152,6 +152,56 @@ static int read_text(const char *xml, struct arena **ret_a, struct report *ret, 
 #define POLICY "<policy_published><domain>Example.ORG.</domain><p>none</p></policy_published>"
 #define ROW(ip, n) "<record><row><source_ip>" ip "</source_ip><count>" n "</count><policy_evaluated><disposition>none</disposition><dkim>pass</dkim><spf>fail</spf></policy_evaluated></row><identifiers><header_from>a.test</header_from></identifiers><auth_results/></record>"
 
+/* A text longer than what is kept ends with a whole character, wherever the limit falls, and has nothing of what follows; expat hands
+ * the same text over in one piece or in several. */
+static void cut_texts(void **state)
+{
+	static const char *const characters[] = { "a", "\xc3\xbf", "\xe2\x82\xac", "\xf0\x9f\x98\x80" };
+	(void)state;
+	for (size_t c = 0; c < 4; c++)
+		for (size_t lead = 0; lead < 4; lead++)
+			for (int split = 0; split < 2; split++) {
+				struct buf xml = BUF_INIT(1 << 16), want = BUF_INIT(1 << 16);
+				struct arena *a, *b;
+				struct report r, back;
+				struct report_row row;
+				const char *why = "";
+				buf_addz(&xml, "<feedback>" META POLICY "<record><row><source_ip>192.0.2.1</source_ip><count>1</count><policy_evaluated>"
+					       "<disposition>none</disposition></policy_evaluated></row><identifiers><header_from>a.test</header_from></identifiers>"
+					       "<auth_results><dkim><result>pass</result><domain>");
+				for (size_t i = 0; i < lead; i++)
+					buf_addc(&want, 'x');
+				for (size_t i = 0; i < 500; i++)
+					buf_addz(&want, characters[c]);
+				buf_adds(&xml, buf_str(&want));
+				buf_addz(&xml, split ? "<!-- -->" : "");
+				for (size_t i = 0; i < 500; i++) {
+					buf_addz(&xml, characters[c]);
+					buf_addz(&want, characters[c]);
+				}
+				buf_addz(&xml, "yz</domain></dkim></auth_results></record></feedback>");
+				buf_addz(&want, "yz");
+				assert_int_equal(read_text(buf_z(&xml), &a, &r, &why), 0);
+				assert_int_equal(r.n_rows, 1);
+				assert_int_equal(r.row[0].n_dkim, 1);
+				struct str d = r.row[0].dkim[0].domain;
+				assert_true(str_is_utf8(d) && d.n <= REPORT_TEXT_MAX && d.n + 4 > (c ? REPORT_TEXT_MAX : want.n));
+				assert_true(str_starts(buf_str(&want), d));
+				/* the writer cuts at the same place */
+				buf_reset(&xml);
+				r = sample(&row);
+				row.spf_human = buf_str(&want);
+				assert_int_equal(report_write(&r, &xml), 0);
+				assert_int_equal(read_text(buf_z(&xml), &b, &back, &why), 0);
+				same(back.row[0].spf_human, d);
+				assert_null(strstr(buf_z(&xml), "\xef\xbf\xbd"));
+				arena_free(a);
+				arena_free(b);
+				buf_free(&xml);
+				buf_free(&want);
+			}
+}
+
 static void others(void **state)
 {
 	struct arena *a;
@@ -186,6 +236,12 @@ static void others(void **state)
 				   "<d:policy_published><d:domain>a.test</d:domain></d:policy_published></d:feedback>", &a, &r, &why), 0);
 	assert_true(r.rfc9990);
 	same(r.org, STR("o"));
+	arena_free(a);
+	/* only the root has a prefix, as the schema of RFC 7489 has it */
+	assert_int_equal(read_text("<n:feedback xmlns:n=\"http://dmarc.org/dmarc-xml/0.1\">" META POLICY "<x:record/>" ROW("192.0.2.3", "4") "</n:feedback>", &a, &r, &why), 0);
+	assert_int_equal(r.n_rows, 1);
+	assert_int_equal(r.rows_bad, 0);
+	assert_int_equal(r.row[0].count, 4);
 	arena_free(a);
 	/* rows that cannot be are counted, and cost the others nothing */
 	assert_int_equal(read_text("<feedback>" META POLICY ROW("192.0.2.300", "1") ROW("192.0.2.3", "-1") ROW("192.0.2.3", "99999999999999999999") ROW("192.0.2.3", "4")
@@ -425,7 +481,7 @@ static void messages_of_others(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(there_and_back), cmocka_unit_test(any_octets), cmocka_unit_test(not_written), cmocka_unit_test(others),
+	const struct CMUnitTest tests[] = { cmocka_unit_test(there_and_back), cmocka_unit_test(any_octets), cmocka_unit_test(not_written), cmocka_unit_test(others), cmocka_unit_test(cut_texts),
 		cmocka_unit_test(refused), cmocka_unit_test(too_many_rows), cmocka_unit_test(bombs), cmocka_unit_test(archives), cmocka_unit_test(message),
 		cmocka_unit_test(messages_of_others) };
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -42,7 +42,7 @@ static void round_trip(void **state)
 {
 	static const char *const senders[] = { "user@host.example", "User.Name@host.example", "a=b=c+d-e@d-ash.example", "\"a b\"@host.example",
 		"\"a@b\"@host.example", "u@[192.0.2.1]", "u@[ipv6:2001:db8::1]", "u%v!w&x=@h.example", "srs@h.example", "SRS2=x@h.example",
-		"\"\\\"\\\\\"@h.example", "\xc3\xa4@xn--4ca.example", "SRS0@h.example", "=@h.example" };
+		"\"\\\"\\\\\"@h.example", "\"\\\"\\\"\"@h.example", "\xc3\xa4@xn--4ca.example", "SRS0@h.example", "=@h.example" };
 	(void)state;
 	for (size_t i = 0; i < sizeof senders / sizeof *senders; i++)
 		for (const char *sep = "=+-"; *sep; sep++) {
@@ -75,6 +75,8 @@ static void form(void **state)
 	assert_string_equal(buf_z(&out), "Me@F.test");
 	assert_int_equal(srs_forward(&ours, STR("nobody"), now, &out), SRS_BAD_ADDRESS);
 	assert_int_equal(srs_forward(&ours, STR("a@b@c"), now, &out), SRS_BAD_ADDRESS);
+	assert_int_equal(srs_forward(&ours, STR("\"\"@h.example"), now, &out), SRS_BAD_ADDRESS);
+	assert_int_equal(srs_forward(&ours, STR("SRS0=@h.example"), now, &out), SRS_OK);
 	assert_int_equal(srs_forward(&ours, STR("a\r\nRCPT TO:<x@y>@c"), now, &out), SRS_BAD_ADDRESS);
 	buf_free(&out);
 }
