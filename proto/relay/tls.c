@@ -35,7 +35,7 @@ static const char *unusable(const struct tls_rules *r, const char **ret_status)
 		*ret_status = "4.4.3";
 		return "whether the host has TLSA records cannot be looked up";
 	}
-	if (r->operator == TLS_DANE_ONLY && (r->dane != DANE_USABLE || !r->mx_secure))
+	if (r->site == TLS_DANE_ONLY && (r->dane != DANE_USABLE || !r->mx_secure))
 		return r->dane == DANE_USABLE ? "DANE is required here, and the MX records are not validated (DNSSEC)" :
 						"DANE is required here, and the host has no TLSA records that can be used";
 	if (sts_enforced(r) && !r->sts_covers)
@@ -53,15 +53,15 @@ void tls_need(const struct tls_rules *r, struct tls_need *ret)
 {
 	const char *status;
 	struct tls_need n = { .usable = !unusable(r, &status) };
-	bool dane = r->dane == DANE_USABLE && (!r->optional || r->operator == TLS_DANE_ONLY);
+	bool dane = r->dane == DANE_USABLE && (!r->optional || r->site == TLS_DANE_ONLY);
 	n.dane = dane;
 	n.pkix = (sts_enforced(r) && r->dane != DANE_USABLE) || (r->requiretls && !dane);
 	n.requiretls = r->requiretls;
 	n.encrypt = n.dane || n.pkix || r->requiretls || (r->dane == DANE_UNUSABLE && !r->optional) || sts_enforced(r) ||
-	    r->operator == TLS_REQUIRE || r->operator == TLS_DANE_ONLY;
+	    r->site == TLS_REQUIRE || r->site == TLS_DANE_ONLY;
 	n.dane_look = r->dane == DANE_USABLE;
 	n.pkix_look = n.pkix || r->sts != STS_NONE;
-	n.try_tls = n.encrypt || r->operator != TLS_NEVER;
+	n.try_tls = n.encrypt || r->site != TLS_NEVER;
 	*ret = n;
 }
 
@@ -131,7 +131,7 @@ static void tell_sts(const struct tls_rules *r, const struct tls_seen *s, struct
 
 static void tell_none(const struct tls_rules *r, const struct tls_seen *s, struct tls_verdict *v)
 {
-	if (r->operator == TLS_DANE_ONLY && !s)
+	if (r->site == TLS_DANE_ONLY && !s)
 		tell(v, TLSRPT_NO_POLICY, false, TLSRPT_DANE_REQUIRED, NULL);
 	else if (s)
 		tell(v, TLSRPT_NO_POLICY, s->tls, s->starttls ? TLSRPT_VALIDATION_FAILURE : TLSRPT_STARTTLS_NOT_SUPPORTED,

@@ -1,7 +1,7 @@
 /* How safely mail must reach a host: what DANE, MTA-STS, the operator and the message itself demand, taken together; and, when the host has been
  * tried, whether mail may go, and what a TLS report says of it. Pure functions.
  *
- *     struct tls_rules rules = { .operator = TLS_MAY, .dane = d.status, .mx_secure = r.mx_secure, .sts = policy.mode, .sts_covers = covered };
+ *     struct tls_rules rules = { .site = TLS_MAY, .dane = d.status, .mx_secure = r.mx_secure, .sts = policy.mode, .sts_covers = covered };
  *     struct tls_need need;
  *     tls_need(&rules, &need);
  *     if (!need.usable)                    // not even connected to; the next host
@@ -36,7 +36,7 @@ const char *tls_operator_name(enum tls_operator o);
 int tls_operator_parse(struct str s, enum tls_operator *ret);
 
 struct tls_rules {
-	enum tls_operator operator;
+	enum tls_operator site;
 	enum dane_status dane;      /* dane_lookup.status; DANE_NONE where DANE is off */
 	bool mx_secure;             /* route.mx_secure; true, too, where there are no MX records to forge: an operator's own next hop */
 	enum sts_mode sts;          /* of the policy that holds; STS_NONE: none, or MTA-STS is off */

@@ -17,7 +17,7 @@ enum sts_cell { S_NONE, S_TESTING, S_TESTING_UNNAMED, S_ENFORCE, S_UNNAMED, S_FE
 static struct tls_rules rules_of(enum dane_cell d, enum sts_cell s)
 {
 	static const enum dane_status status[] = { DANE_NONE, DANE_USABLE, DANE_USABLE, DANE_UNUSABLE, DANE_BOGUS };
-	return (struct tls_rules){ .operator = TLS_MAY, .dane = status[d], .mx_secure = d != D_NONE,
+	return (struct tls_rules){ .site = TLS_MAY, .dane = status[d], .mx_secure = d != D_NONE,
 		.sts = s == S_TESTING || s == S_TESTING_UNNAMED ? STS_TESTING : s == S_ENFORCE || s == S_UNNAMED ? STS_ENFORCE : STS_NONE,
 		.sts_covers = s == S_TESTING || s == S_ENFORCE, .sts_failed = s == S_FETCH_ERROR, .sts_failure = TLSRPT_STS_POLICY_FETCH_ERROR };
 }
@@ -82,7 +82,7 @@ static void test_testing(void **state)
 					struct tls_rules r = rules_of(d, s), without = rules_of(d, S_NONE);
 					struct tls_seen seen = seen_of(d, f);
 					struct tls_need n;
-					r.operator = without.operator = (enum tls_operator)op;
+					r.site = without.site = (enum tls_operator)op;
 					assert_true(judge(&r, &seen, &n).go == judge(&without, &seen, &n).go);
 				}
 }
@@ -98,7 +98,7 @@ static void test_dane_is_final(void **state)
 					struct tls_rules r = rules_of(D_MISMATCH, s);
 					struct tls_seen seen = seen_of(D_MISMATCH, f);
 					struct tls_need n;
-					r.operator = (enum tls_operator)op;
+					r.site = (enum tls_operator)op;
 					r.mx_secure = secure;
 					assert_false(judge(&r, &seen, &n).go);
 					r.dane = DANE_BOGUS;
@@ -133,23 +133,23 @@ static void test_operator(void **state)
 	(void)state;
 	struct tls_rules r = rules_of(D_NONE, S_NONE);
 	struct tls_seen plain = seen_of(D_NONE, PLAIN), other = seen_of(D_NONE, OTHER), good = seen_of(D_OK, GOOD);
-	r.operator = TLS_REQUIRE;
+	r.site = TLS_REQUIRE;
 	assert_string_equal(judge(&r, &plain, &n).status, "4.7.4");
 	assert_true(judge(&r, &other, &n).go);
-	r.operator = TLS_DANE_ONLY;
+	r.site = TLS_DANE_ONLY;
 	struct tls_verdict v = judge(&r, NULL, &n);
 	assert_true(!n.usable && !v.go && v.n_reports == 1 && v.report[0].failure == TLSRPT_DANE_REQUIRED);
 	r = rules_of(D_OK, S_NONE);
-	r.operator = TLS_DANE_ONLY;
+	r.site = TLS_DANE_ONLY;
 	assert_true(judge(&r, &good, &n).go);
 	r.mx_secure = false;
 	assert_false(judge(&r, &good, &n).go);
 	r = rules_of(D_NONE, S_NONE);
-	r.operator = TLS_NEVER;
+	r.site = TLS_NEVER;
 	v = judge(&r, &plain, &n);
 	assert_true(v.go && !n.try_tls && !v.n_reports);
 	r = rules_of(D_OK, S_NONE);
-	r.operator = TLS_NEVER;
+	r.site = TLS_NEVER;
 	judge(&r, &good, &n);
 	assert_true(n.try_tls && n.encrypt);
 	for (int i = TLS_NEVER; i <= TLS_DANE_ONLY; i++) {
@@ -188,7 +188,7 @@ static void test_message(void **state)
 				r.optional = true;
 				s = seen_of(d, f);
 				assert_true(judge(&r, &s, &n).go);
-				r.operator = TLS_REQUIRE;
+				r.site = TLS_REQUIRE;
 				assert_true(judge(&r, &s, &n).go == s.tls);
 			}
 }
