@@ -3,6 +3,7 @@
 #include "auth_check.h"
 
 #include "base/clock.h"
+#include "proto/auth/dmarc_psl.h"
 
 #include <stdlib.h>
 
@@ -93,7 +94,7 @@ int auth_run(struct auth_check *k)
 	const struct vet_terms *t = &k->terms;
 	struct verify_policy p = { .spf = t->spf, .dkim = t->dkim, .arc = t->arc, .dmarc = t->dmarc,
 		.dkim_policy = { .now = clock_wall_us() / US_PER_S }, .sealers = t->sealers, .n_sealers = t->n_sealers,
-		.explain = true }; /* whether it is enforced or not: it is what the domain wants people to know */
+		.fallback = t->psl ? dmarc_psl_org : NULL, .fallback_arg = t->psl, .explain = true }; /* whether it is enforced or not: it is what the domain wants people to know */
 	struct verify_envelope e = { .ip_n = k->ip_n, .helo = str_from(k->helo), .mail_from = str_from(k->from), .receiver = str_from(k->hostname) };
 	struct run r = { .k = k };
 	memcpy(e.ip, k->ip, sizeof e.ip);

@@ -74,8 +74,9 @@ static int find_listener(struct auth_check *k)
 static int read_terms(struct auth_check *k)
 {
 	const char *section = k->section ? k->section : "listener-none";
-	if (vet_terms_read(&k->terms, k->conf, section, is_smtp(k->conf, section)))
-		return cli_fail("out of memory");
+	const char *why;
+	if (vet_terms_read(&k->terms, k->conf, section, is_smtp(k->conf, section), &why))
+		return cli_fail("[%s]: %s", section, why);
 	k->has_iprev = config_int(k->conf, section, "REVERSE_DNS");
 	struct config_networks *relay = config_networks_new(config_str(k->conf, "pepsi", "RELAY_NETWORKS"));
 	const struct config_networks *exempt = k->terms.exempt ? k->terms.exempt : relay;

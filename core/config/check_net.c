@@ -95,6 +95,8 @@ static void check_authentication(struct check *k, const struct config_section *s
 	}
 	if ((e = check_entry(s, "QUARANTINE_STAGE")) && !is_set_to(s, "DMARC", "enforce"))
 		check_fault(k, s, e, true, "QUARANTINE_STAGE has no effect without DMARC = enforce");
+	if ((e = check_entry(s, "PUBLIC_SUFFIX_LIST")) && !recorded(s, "DMARC"))
+		check_fault(k, s, e, true, "PUBLIC_SUFFIX_LIST has no effect without DMARC");
 	if ((e = check_entry(s, "AUTHENTICATION_TEMPERROR")) && !enforced)
 		check_fault(k, s, e, true, "AUTHENTICATION_TEMPERROR has no effect: nothing is enforced");
 	if ((e = check_entry(s, "ARC_SEALERS")) && (!recorded(s, "ARC") || !recorded(s, "DMARC")))

@@ -164,6 +164,9 @@ static const struct pepsi_option listener[] = {
 	    "DKIM signatures of mail from outside (RFC 6376): enforce: 550 5.7.20 for mail that is signed where no signature holds; unsigned mail passes"),
 	CHOICE("DMARC", 0, NULL, "off record enforce",
 	    "DMARC (RFC 9989), which needs SPF and DKIM and has them recorded: enforce: as the author's domain asks, 550 5.7.26 or quarantine"),
+	PATH("PUBLIC_SUFFIX_LIST", 0, NULL,
+	    "DMARC: a file of publicsuffix.org (public_suffix_list.dat), asked where the tree walk of RFC 9989 finds no psd tag: domains that were aligned by "
+	    "RFC 7489 still are; default: the tree walk alone. Read at start and reload"),
 	CHOICE("ARC", 0, NULL, "off record enforce", "ARC chains (RFC 8617): enforce: 550 5.7.29 where one is broken"),
 	LIST("ARC_SEALERS", SCHEMA_F_DOMAINS, NULL, NULL,
 	    "domains whose ARC seals are believed: mail of a chain that holds, which they saw pass, is not held against its author's DMARC policy"),

@@ -287,8 +287,9 @@ struct terms *terms_new(const struct config *c, const char *section, const struc
 	t->data_rate = (uint64_t)config_int(c, section, "MIN_DATA_RATE");
 	t->reverse = config_int(c, section, "REVERSE_DNS");
 	t->reverse_wait_us = config_int(c, section, "REVERSE_DNS_WAIT");
-	if (abuse_terms_read(&t->abuse, c, section, t->user_known) || vet_terms_read(&t->vet, c, section, t->protocol == PROTOCOL_SMTP)) {
-		config_fault_add(faults, "", 0, false, "[%s]: out of memory", section);
+	const char *why = "out of memory";
+	if (abuse_terms_read(&t->abuse, c, section, t->user_known) || vet_terms_read(&t->vet, c, section, t->protocol == PROTOCOL_SMTP, &why)) {
+		config_fault_add(faults, "", 0, false, "[%s]: %s", section, why);
 		terms_unref(t);
 		return NULL;
 	}

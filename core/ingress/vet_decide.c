@@ -1,6 +1,8 @@
 /* What a listener is told to do about a verdict, and what follows from it for a message: the reply (RFC 7372, codes of RFC 8617 §7.3) or
- * the place in quarantine. Of the configuration and the verdict alone: no session, nothing is counted or logged. */
+ * the place in quarantine. Of the configuration (and the list it names) and the verdict alone: no session, nothing is counted or logged. */
 #include "vet_decide.h"
+
+#include "proto/auth/dmarc_psl.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -35,7 +37,30 @@ static int read_sealers(struct vet_terms *t, const char *list)
 	return 0;
 }
 
-int vet_terms_read(struct vet_terms *t, const struct config *c, const char *section, bool smtp)
+enum { LIST_OCTETS_MAX = 16 << 20 }; /* today's has 300 KiB */
+
+/* NULL: all is well. */
+static const char *read_suffixes(struct vet_terms *t, const char *path)
+{
+	struct buf text = BUF_INIT(LIST_OCTETS_MAX);
+	char piece[16384];
+	size_t n;
+	if (!path || !*path)
+		return NULL;
+	if (!dmarc_psl_available())
+		return "PUBLIC_SUFFIX_LIST: built without libpsl";
+	FILE *f = fopen(path, "re");
+	while (f && (n = fread(piece, 1, sizeof piece, f)) && !text.failed)
+		buf_add(&text, piece, n);
+	bool bad = !f || ferror(f) || text.failed || !text.n;
+	if (f)
+		fclose(f);
+	t->psl = bad ? NULL : dmarc_psl_new(buf_str(&text));
+	buf_free(&text);
+	return bad ? "PUBLIC_SUFFIX_LIST cannot be read" : t->psl ? NULL : "PUBLIC_SUFFIX_LIST is no public suffix list";
+}
+
+int vet_terms_read(struct vet_terms *t, const struct config *c, const char *section, bool smtp, const char **ret_why)
 {
 	const char *exempt = config_str(c, section, "AUTHENTICATION_EXEMPT"), *stage = config_str(c, section, "QUARANTINE_STAGE"),
 		   *temperror = config_str(c, section, "AUTHENTICATION_TEMPERROR");
@@ -49,16 +74,21 @@ int vet_terms_read(struct vet_terms *t, const struct config *c, const char *sect
 		.received_spf = config_int(c, section, "RECEIVED_SPF"),
 		.explain = config_int(c, section, "SPF_EXPLANATION"),
 	};
+	*ret_why = "out of memory";
 	if (exempt && !(t->exempt = config_networks_new(exempt)))
 		return -1;
 	if (stage && *stage && !(t->quarantine = strdup(stage)))
 		return -1;
-	return read_sealers(t, config_str(c, section, "ARC_SEALERS"));
+	if (read_sealers(t, config_str(c, section, "ARC_SEALERS")))
+		return -1;
+	*ret_why = read_suffixes(t, config_str(c, section, "PUBLIC_SUFFIX_LIST"));
+	return *ret_why ? -1 : 0;
 }
 
 void vet_terms_done(struct vet_terms *t)
 {
 	config_networks_free(t->exempt);
+	dmarc_psl_free(t->psl);
 	free(t->sealer_text);
 	free(t->sealers);
 	free(t->quarantine);

@@ -19,11 +19,13 @@ struct vet_terms {
 	struct str *sealers;
 	size_t n_sealers;
 	char *quarantine;               /* the stage; NULL: none, state.auth alone tells it */
+	struct dmarc_psl *psl;          /* PUBLIC_SUFFIX_LIST; NULL: the tree walk alone */
 	bool received_spf;
 	bool explain;                   /* SPF_EXPLANATION */
 };
-/* smtp: PROTOCOL is smtp: methods that are not set are recorded, else off. 0, or -1: memory. */
-int vet_terms_read(struct vet_terms *t, const struct config *c, const char *section, bool smtp);
+/* smtp: PROTOCOL is smtp: methods that are not set are recorded, else off. 0, or -1 and why (a constant clause): memory, or a list that cannot
+ * be read. Opens that file. */
+int vet_terms_read(struct vet_terms *t, const struct config *c, const char *section, bool smtp, const char **ret_why);
 void vet_terms_done(struct vet_terms *t);
 
 

@@ -55,6 +55,12 @@ struct dane_lookup {
 /* A dns_evaluate_fn; arg: struct dane_lookup. */
 int dane_evaluate(void *arg, struct dns_answers *set);
 
+/* The reference names for usage 2 (§3.2.2), the best first: the TLSA base domain; where the host's name is an alias, that; the domain of the
+ * recipients, which nobody else chose; and where its aliases lead, if they are validated (route.mx_secure). host: as the MX record has it. The
+ * pointers are into what was given. Returns how many. */
+size_t dane_names(const struct dane_lookup *d, const char *host, const char *domain, const char *canonical, bool mx_secure,
+    const char *ret[DANE_NAMES_MAX]);
+
 /* -- the match */
 
 struct x509_st;        /* X509 */
@@ -80,8 +86,7 @@ struct dane_check {
 	const struct dns_rr *rr;             /* dane_lookup.tlsa->rr */
 	size_t n_rr;
 	const struct stack_st_X509 *chain;   /* what the peer showed, its own first (SSL_get_peer_cert_chain() of a client) */
-	const char *name[DANE_NAMES_MAX];    /* reference names for usage 2 (§3.2.2): the base domain, the domain of the recipients, …; usage 3 has no
-	                                      * use for names, nor for dates (§3.1.1) */
+	const char *name[DANE_NAMES_MAX];    /* reference names for usage 2, see dane_names(); usage 3 has no use for names, nor for dates (§3.1.1) */
 	size_t n_names;
 	int64_t now;                         /* seconds since 1970 */
 	/* out */

@@ -9,6 +9,26 @@ const char *dane_status_name(enum dane_status s)
 	return (unsigned)s < sizeof names / sizeof *names ? names[s] : "";
 }
 
+static size_t add_name(const char *name, const char *ret[DANE_NAMES_MAX], size_t n)
+{
+	if (!name || !*name)
+		return n;
+	for (size_t i = 0; i < n; i++)
+		if (str_ieq(str_from(name), str_from(ret[i])))
+			return n;
+	ret[n] = name;
+	return n + 1;
+}
+
+size_t dane_names(const struct dane_lookup *d, const char *host, const char *domain, const char *canonical, bool mx_secure,
+    const char *ret[DANE_NAMES_MAX])
+{
+	size_t n = add_name(d->base, ret, 0);
+	n = add_name(host, ret, n);
+	n = add_name(domain, ret, n);
+	return mx_secure ? add_name(canonical, ret, n) : n;
+}
+
 static int end(struct dane_lookup *d, enum dane_status status, const char *reason)
 {
 	d->status = status;

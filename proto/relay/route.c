@@ -347,6 +347,7 @@ int route_evaluate(void *arg, struct dns_answers *set)
 		return no_domain(r, "not a domain name");
 	}
 	memcpy(r->canonical, r->name, sizeof r->canonical);
+	r->mx_secure = r->no_mx;
 	if (r->no_mx)
 		add_host(r, str_from(r->name), 0);
 	else if (ask_domain(r, set, &state, &rc) != 1)

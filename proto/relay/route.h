@@ -78,7 +78,8 @@ struct route {
 	const char *reason;         /* a constant clause for people; NULL when found */
 	char name[DNS_NAME_MAX + 1];      /* the domain, folded; "" of a literal */
 	char canonical[DNS_NAME_MAX + 1]; /* where its CNAMEs lead: the name whose MX records these are */
-	bool mx_secure;             /* the MX set, or that there is none, is validated, aliases included */
+	bool mx_secure;             /* the MX set, or that there is none, is validated, aliases included; or none was asked (no_mx): what DANE
+	                             * finds for the host is found for the domain, too (RFC 7672 §2.2.1) */
 	bool implicit;              /* no MX records: the domain is its own exchanger (§5.1) */
 	bool literal;
 	bool looped;                /* some exchangers were cut because we are one */

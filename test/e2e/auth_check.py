@@ -7,7 +7,7 @@ import subprocess
 
 import pepsi
 import signer
-from authentication import World, mail, nsd, results
+from authentication import PSL, World, mail, nsd, results
 
 
 def stored(w, number):
@@ -99,6 +99,11 @@ def what_was_refused(t, w, signed):
         out, _ = check(w, path, "--ip", ip, "--helo", helo, "--from", "<%s>" % sender, "--listener", listener, want=3)
         has(out, "refused: 550 " + text)
         check(w, path, "--ip", ip, "--helo", helo, "--from", sender, "--listener", "mx")  # which records only
+    path = put(t, "suffixes", mail("a@www.org.test"))
+    if PSL:
+        for listener, want in (("enforce", 3), ("later", 0)):
+            o = checked(w, path, "--ip", "192.0.2.9", "--helo", "client.test", "--from", "a@mail.org.test", "--listener", listener, want=want)
+            pepsi.check(o["auth"]["dmarc"]["discovery"] == ("psl" if not want else "treewalk"), o)
     # quarantine, and an override by a listed sealer
     path = put(t, "quarantine", mail("a@quar.test"))
     o = checked(w, path, "--ip", "192.0.2.9", "--from", "a@open.test", "--listener", "listener-enforce", want=4)

@@ -35,6 +35,9 @@ _dmarc.none IN TXT "v=DMARC1; p=none"
 open IN TXT "v=spf1 ?all"
 strict IN TXT "v=spf1 exp=why.%{d} -all"
 why.strict IN TXT "%{c} is none of the hosts of %{d}" ", says %{r}: see http://strict.test/?s=%{S}"
+www.org IN TXT "v=spf1 ?all"
+_dmarc.www.org IN TXT "v=DMARC1; p=reject"
+mail.org IN TXT "v=spf1 ip4:192.0.2.9 -all"
 loop IN TXT "v=spf1 include:loop.test -all"
 """
 REVERSE = """9 IN PTR client.test.
@@ -48,6 +51,9 @@ def nsd(t):
     return authority.start(t, {"test": zone, "2.0.192.in-addr.arpa": REVERSE})
 
 
+PSL = b"libpsl" in open(os.path.join(pepsi.BIN, "pepsid"), "rb").read()
+
+
 class World:
     def __init__(self, t, servers, more="", mx=""):
         d = pepsi.Pepsid(t, "", start=False)
@@ -59,10 +65,13 @@ class World:
         with open(command, "w") as f:
             f.write(SEE % self.seen)
         os.chmod(command, 0o755)
+        suffixes = os.path.join(d.state, "suffixes.dat")
+        with open(suffixes, "w") as f:
+            f.write("// of the tests\ntest\n")
         self.ports = {n: pepsi.free_port() for n in ("enforce", "later", "lmtp", "off", "before")}
         listeners = "".join("[listener-%s]\nBIND = 127.0.0.1:%d\nXCLIENT_FROM = 127.0.0.1\n%s\n" % (n, self.ports[n], o) for n, o in (
             ("enforce", "SPF = enforce\nDKIM = enforce\nDMARC = enforce\nARC = enforce\nQUARANTINE_STAGE = aside\nARC_SEALERS = list.test\nRECEIVED_SPF = YES\n"),
-            ("later", "SPF = enforce\nDMARC = enforce\nAUTHENTICATION_TEMPERROR = tempfail\nAUTHENTICATION_TIMEOUT = 3 s\n"),
+            ("later", ("PUBLIC_SUFFIX_LIST = %s\n" % suffixes if PSL else "") + "SPF = enforce\nDMARC = enforce\nAUTHENTICATION_TEMPERROR = tempfail\nAUTHENTICATION_TIMEOUT = 3 s\n"),
             ("lmtp", "PROTOCOL = lmtp\nSPF = enforce\nDMARC = enforce\nDKIM = record\n"),
             ("off", "SPF = off\nDKIM = off\nARC = off\nDMARC = off\n"),
             ("before", "DMARC = enforce\nBEFORE_ACCEPT = judge\n")))
@@ -207,6 +216,16 @@ def what_is_enforced(t):
         helo = "client.test" if ip != "198.51.100.7" else "nobody.test"
         got = w.send(data, sender, "enforce", ip, helo)
         pepsi.check(got[0] == code and word in got[1], "%s: %d %s" % (what, got[0], got[1]))
+    # siblings of one public suffix: by the tree walk two organizations, by a list one
+    beside = (mail("a@www.org.test"), "a@mail.org.test")
+    code, text = w.send(*beside, "enforce")
+    pepsi.check(code == 550 and "5.7.26" in text, "by the tree walk: %d %s" % (code, text))
+    if PSL:
+        got, state, _ = w.sent(*beside, listener="later")
+        expect(got, "dmarc=pass")
+        pepsi.check(state["auth"]["dmarc"]["discovery"] == "psl" and state["auth"]["dmarc"]["spf_aligned"], state)
+        got, state, _ = w.sent(mail(), "a@pass.test", listener="later")
+        pepsi.check(state["auth"]["dmarc"]["result"] == "pass", state)
     # quarantine: another beginning, and the state says it where there is none
     code, text = w.send(mail("a@quar.test"), "a@open.test", "enforce")
     pepsi.check(code == 250, text)
@@ -249,7 +268,7 @@ def what_is_enforced(t):
         pepsi.check(code == 250, text)
         w.found(re.search(r"queued as (\d+)", text).group(1), folder if folder == "welcome" else "example.test")
     m = w.d.metrics()
-    pepsi.check(m['pepsi_authentication_refused_total{method="spf"}'] == 3 and m['pepsi_smtp_rejected_total{reason="dmarc"}'] == 8
+    pepsi.check(m['pepsi_authentication_refused_total{method="spf"}'] == 3 and m['pepsi_smtp_rejected_total{reason="dmarc"}'] == 9
                 and m["pepsi_authentication_overridden_total"] == 1 and m["pepsi_authentication_quarantined_total"] == 1,
                 {k: v for k, v in m.items() if "authentication" in k or "rejected" in k})
     w.d.stop()

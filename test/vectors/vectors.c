@@ -21,11 +21,14 @@ static const struct {
 	{ "dkim", topic_dkim, "DKIM: mail-dkim.json opendkim.json canonicalisation.json mail-auth/*.txt mailauth-ec/*.eml" },
 	{ "mail", topic_mail, "whole messages, reported as JSON for mail_differential.py" },
 	{ "mime", topic_mime, "the parts of messages: */*.eml */*.msg */*.txt" },
-	{ "headers", topic_headers, "header fields: content_type.json unstructured.json encoded-words.json received.json" },
+	{ "headers", topic_headers, "header fields: content_type.json unstructured.json encoded-words.json date.json received.json" },
+	{ "bounce", topic_bounce, "bounces of all forms, by agreement: flufl.json sisimai.json bounceparser.json" },
+	{ "autoreply", topic_autoreply, "automatic replies: vacation.json sisimai/*.eml bounceparser/*.msg" },
 	{ "srs", topic_srs, "rewriting of envelope senders: vectors.json mail-srs-properties.json" },
 	{ "arc", topic_arc, "ARC chains: arc-draft-validation-tests.json" },
 	{ "dane", topic_dane, "TLSA records against certificates: danetest.json" },
 	{ "dmarc-reports", topic_dmarc_reports, "DMARC aggregate reports: */*.xml */*.zip */*.gz */*.eml" },
+	{ "arf", topic_arf, "feedback reports: */*.eml" },
 	{ "tlsrpt", topic_tlsrpt, "TLS reports: txt-record.json reports/*/*.json reports/*/*.eml" },
 	{ "mta-sts", topic_mta_sts, "MTA-STS: txt-record.json policy.json mx-match.json postfix-mta-sts-resolver/refdata*.tsv" },
 };
@@ -167,9 +170,9 @@ static int judge_file(vectors_topic_fn *judge, const char *path, struct tally *t
 	suite.folder = str_n(path, (size_t)(file - path));
 	suite.root = NULL;
 	/* files of reports and messages are cases of their own: {"path": FILE} */
-	if (judge == topic_dmarc_reports)
+	if (judge == topic_dmarc_reports || judge == topic_arf)
 		return judge_whole(judge, path, file, t);
-	if ((judge == topic_dkim || judge == topic_mime || judge == topic_tlsrpt) && !str_iends(str_from(path), STR(".json")))
+	if ((judge == topic_dkim || judge == topic_mime || judge == topic_autoreply || judge == topic_tlsrpt) && !str_iends(str_from(path), STR(".json")))
 		return judge_whole(judge, path, file, t);
 	if (str_iends(str_from(path), STR(".txt")) || str_iends(str_from(path), STR(".tsv")))
 		return judge_lines(judge, path, file, t);
@@ -218,6 +221,11 @@ int main(int argc, char **argv)
 		return usage();
 	for (int i = 2; i < argc; i++)
 		bad |= judge_file(judge, argv[i], &t);
+	if (judge == topic_bounce) { /* opinions: agreement decides */
+		bad |= !topic_bounce_end();
+		printf("%u passed, %u failed\n", t.passed, t.failed);
+		return bad || fflush(stdout) ? 1 : 0;
+	}
 	printf("%u passed, %u failed\n", t.passed, t.failed);
 	return bad || t.failed || fflush(stdout) ? 1 : 0;
 }

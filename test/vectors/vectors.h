@@ -22,8 +22,11 @@ typedef void vectors_topic_fn(const char *file, struct json_object *one, struct 
 vectors_topic_fn topic_smtp_data, topic_address, topic_proxy_protocol, topic_eai, topic_mail;
 vectors_topic_fn topic_dmarc, topic_authres, topic_psl;
 vectors_topic_fn topic_dkim, topic_arc, topic_spf;
-vectors_topic_fn topic_srs, topic_mime, topic_headers, topic_dmarc_reports;
+vectors_topic_fn topic_srs, topic_mime, topic_headers, topic_dmarc_reports, topic_arf;
 vectors_topic_fn topic_dane, topic_mta_sts, topic_tlsrpt;
+vectors_topic_fn topic_bounce, topic_autoreply;
+/* Prints the agreement of all cases. False: too little. */
+bool topic_bounce_end(void);
 /* The part of topic address that judges header fields: {"header", "expected"}. */
 void topic_address_list(struct json_object *one, struct verdict *v);
 

@@ -183,6 +183,40 @@ static void test_date(void **state)
 	buf_free(&b);
 }
 
+static void test_date_read(void **state)
+{
+	static const struct {
+		const char *in;
+		int64_t s;
+	} cases[] = {
+		{ "Thu, 1 Jan 1970 00:00:00 +0000", 0 }, { "Tue, 29 Feb 2000 00:00:00 +0000", 951782400 }, { "Tue, 1 Jul 2003 10:52:37 +0200", 1057049557 },
+		{ "Thu, 13 Feb 1969 23:32:54 -0330", -27723426 }, { "Thu, 8 Mar 2005 14:00:00 EDT", 1110304800 }, { "8 mar 05 14:00 EDT", 1110304800 },
+		{ " Wed, (day) 14 Apr 2010\r\n 12:15:31 -0700 (PD\\)T (x))", 1271272531 }, { "1 Jan 70 00 : 00 : 00 GMT", 0 }, { "1 Jan 1970 00:00:60", 60 },
+		{ "1 Jan 104 0:0 Z", INT64_C(1072915200) }, { "Fri, 31 Dec 9999 23:59:59 +0000", INT64_C(253402300799) }, { "31 Dec 1899 00:00 +0000", INT64_MIN },
+		{ "", INT64_MIN }, { "Thu", INT64_MIN }, { "30 Feb 2000 00:00 +0000", INT64_MIN }, { "29 Feb 1900 00:00 +0000", INT64_MIN }, { "0 Jan 2000 00:00 Z", INT64_MIN },
+		{ "1 Jan 2000 24:00 Z", INT64_MIN }, { "1 Jan 2000 00:60 Z", INT64_MIN }, { "1 Jan 2000 00:00 +00", INT64_MIN }, { "1 Jan 2000 00:00 +0060", INT64_MIN },
+		{ "1 Jan 2000 (00:00", INT64_MIN }, { "1 Foo 2000 00:00 Z", INT64_MIN }, { "2000-01-01T00:00:00Z", INT64_MIN },
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		int64_t got = INT64_MIN;
+		int r = mail_date_read(str_from(cases[i].in), &got);
+		if (got != cases[i].s || (r == 0) != (cases[i].s != INT64_MIN))
+			print_error("%s: %lld\n", cases[i].in, (long long)got);
+		assert_true(got == cases[i].s && (r == 0) == (got != INT64_MIN));
+	}
+	/* whatever is written is read */
+	for (int64_t t = INT64_C(-2208988800); t < INT64_C(253402300799); t += INT64_C(86400 * 97 + 12345)) {
+		struct buf b = BUF_INIT(MAIL_DATE_SIZE);
+		int64_t got = 0;
+		assert_int_equal(mail_date_write(&b, t * 1000000, (int)(t % 1440)), 0);
+		assert_int_equal(mail_date_read(buf_str(&b), &got), 0);
+		if (t > INT64_C(-2208988800) + 86400 && t < INT64_C(253402300799) - 86400)
+			assert_true(got == t);
+		buf_free(&b);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -192,6 +226,7 @@ int main(void)
 		cmocka_unit_test(test_sendable),
 		cmocka_unit_test(test_write),
 		cmocka_unit_test(test_date),
+		cmocka_unit_test(test_date_read),
 		cmocka_unit_test(test_received),
 		cmocka_unit_test(test_received_hostile),
 		cmocka_unit_test(test_received_read),

@@ -75,6 +75,21 @@ static void test_aliases(void **state)
 	    "+_25._tcp.m.example TLSA " GOOD), "none ");
 }
 
+static void test_names(void **state)
+{
+	struct dane_lookup d = { .base = "n.example" };
+	const char *names[DANE_NAMES_MAX];
+	(void)state;
+	assert_int_equal(dane_names(&d, "m.example", "x.example", "y.example", true, names), 4);
+	assert_string_equal(names[0], "n.example");
+	assert_string_equal(names[3], "y.example");
+	/* an alias that anybody may have forged is no name to look for */
+	assert_int_equal(dane_names(&d, "N.example", "x.example", "y.example", false, names), 2);
+	assert_string_equal(names[1], "x.example");
+	assert_int_equal(dane_names(&d, "n.example", "n.example", "n.example", true, names), 1);
+	assert_int_equal(dane_names(&d, NULL, "", NULL, true, names), 1);
+}
+
 static void test_usable(void **state)
 {
 	static const struct {
@@ -313,7 +328,7 @@ static void test_bounds(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_lookup), cmocka_unit_test(test_aliases), cmocka_unit_test(test_usable), cmocka_unit_test(test_ee),
+		cmocka_unit_test(test_lookup), cmocka_unit_test(test_aliases), cmocka_unit_test(test_names), cmocka_unit_test(test_usable), cmocka_unit_test(test_ee),
 		cmocka_unit_test(test_ta), cmocka_unit_test(test_ta_path), cmocka_unit_test(test_agility), cmocka_unit_test(test_bounds),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

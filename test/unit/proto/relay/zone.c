@@ -31,7 +31,7 @@ static void add(struct found *f, enum dns_type type, struct str value)
 		rr->data = str_n((char *)o, type == DNS_A ? 4 : 16);
 	} else if (type == DNS_MX) {
 		struct str rest = value, word;
-		uint64_t preference;
+		uint64_t preference = 0;
 		assert_true(str_word(&rest, " ", &word) && str_u64(word, 65535, &preference) == 0);
 		rr->preference = (uint16_t)preference;
 		rr->data = str_trim(rest);

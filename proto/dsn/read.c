@@ -1,0 +1,310 @@
+/* Reading bounces: the parts of the message are sorted into formal part, text for people and what came back; each recipient found is then judged by
+ * what is said of him. See read.h; the forms are read by read_status.c and read_human.c, the words by read_reason.c. */
+#include "read_internal.h"
+
+#include "proto/mail/addrlist.h"
+#include "proto/mail/encoded.h"
+#include "proto/mail/header.h"
+#include "proto/mail/mime.h"
+
+struct dsn_read_rcpt *dsn_read_known(struct dsn_gather *g, struct str address)
+{
+	for (size_t i = 0; i < g->r->n; i++)
+		if (str_ieq(g->r->rcpt[i].address, address))
+			return &g->r->rcpt[i];
+	return NULL;
+}
+
+struct dsn_read_rcpt *dsn_read_add(struct dsn_gather *g, struct str address)
+{
+	struct dsn_read *r = g->r;
+	struct dsn_read_rcpt *known = dsn_read_known(g, address);
+	if (known)
+		return known;
+	if (r->n == DSN_READ_RCPTS_MAX) {
+		r->dropped++;
+		return NULL;
+	}
+	struct dsn_read_rcpt *one = &r->rcpt[r->n];
+	*one = (struct dsn_read_rcpt){ .address = arena_str(r->mem, address) };
+	if (!one->address.p) {
+		g->memory = true;
+		return NULL;
+	}
+	r->n++;
+	return one;
+}
+
+/* A field of a head, unfolded; LF may end its lines. */
+static struct str field(struct dsn_gather *g, struct str head, const char *name)
+{
+	struct str rest = head, found = STR_NULL;
+	size_t n = strlen(name);
+	while (rest.n) {
+		const char *nl = memchr(rest.p, '\n', rest.n);
+		struct str line = str_n(rest.p, nl ? (size_t)(nl - rest.p) + 1 : rest.n);
+		rest = str_skip(rest, line.n);
+		bool folded = line.p[0] == ' ' || line.p[0] == '\t';
+		if (found.p && folded)
+			found.n = (size_t)(line.p + line.n - found.p);
+		else if (found.p)
+			break;
+		else if (line.n > n && line.p[n] == ':' && str_istarts(line, str_from(name)))
+			found = str_skip(line, n + 1);
+	}
+	found = str_trim(found);
+	struct str r = found.n && found.n < 8192 ? arena_str(g->r->mem, found) : STR_NULL;
+	g->memory |= found.n && found.n < 8192 && !r.p;
+	return r;
+}
+
+static struct str address_in(struct str value)
+{
+	size_t at = 0;
+	struct str a = STR_NULL;
+	ptrdiff_t angle = str_chr(value, '<');
+	if (angle >= 0)
+		at = (size_t)angle;
+	if (!dsn_read_address(value, &at, &a)) {
+		at = 0;
+		dsn_read_address(value, &at, &a);
+	}
+	return a;
+}
+
+/* HTML as lines of text: tags go, some of them are line ends. */
+static void strip_html(struct str s, struct buf *out)
+{
+	for (size_t i = 0; i < s.n && out->n < DSN_READ_TEXT_MAX; i++) {
+		if (s.p[i] == '<' && i + 1 < s.n && ((s.p[i + 1] | 0x20) == 'b' || (s.p[i + 1] | 0x20) == 'p' || (s.p[i + 1] | 0x20) == 'd' || s.p[i + 1] == '/' ||
+		    ((s.p[i + 1] | 0x20) >= 'a' && (s.p[i + 1] | 0x20) <= 'z') || s.p[i + 1] == '!')) {
+			size_t k = i;
+			bool address = false;
+			while (k < s.n && s.p[k] != '>' && k - i < 2000)
+				address |= s.p[k++] == '@' && k - i < 100 && memchr(s.p + i, ' ', k - i) == NULL;
+			if (!address) {
+				char c = (char)(s.p[i + 1] | 0x20);
+				buf_addc(out, c == 'b' || c == 'p' || c == 'd' || c == 't' || c == 'h' ? '\n' : ' ');
+				i = k;
+				continue;
+			}
+		}
+		if (s.p[i] == '&' && str_istarts(str_skip(s, i), STR("&lt;"))) {
+			buf_addc(out, '<');
+			i += 3;
+		} else if (s.p[i] == '&' && str_istarts(str_skip(s, i), STR("&gt;"))) {
+			buf_addc(out, '>');
+			i += 3;
+		} else if (s.p[i] == '&' && str_istarts(str_skip(s, i), STR("&nbsp;"))) {
+			buf_addc(out, ' ');
+			i += 5;
+		} else {
+			buf_addc(out, s.p[i]);
+		}
+	}
+}
+
+static void add_text(struct dsn_gather *g, const struct mail_mime_part *p, bool html)
+{
+	struct buf decoded = BUF_INIT(DSN_READ_TEXT_MAX), plain = BUF_INIT(DSN_READ_TEXT_MAX + 64);
+	struct str human, returned, text = p->body;
+	if (p->encoding == MAIL_TRANSFER_BASE64 || p->encoding == MAIL_TRANSFER_QP) {
+		if (text.n > DSN_READ_TEXT_MAX)
+			text.n = DSN_READ_TEXT_MAX;
+		mail_transfer_decode(p->encoding, text, &decoded);
+		text = buf_str(&decoded);
+	}
+	if (text.n > DSN_READ_TEXT_MAX)
+		text.n = DSN_READ_TEXT_MAX;
+	/* some say nothing of what they write */
+	if (html || (text.n && memmem(text.p, text.n, "<br>", 4)) || (text.n && memmem(text.p, text.n, "<BR>", 4))) {
+		strip_html(text, &plain);
+		text = buf_str(&plain);
+	}
+	dsn_read_cut(text, &human, &returned);
+	if (g->human.n + human.n + 1 <= g->human.max) {
+		buf_adds(&g->human, human);
+		buf_addc(&g->human, '\n');
+	}
+	if (g->returned.n + returned.n < g->returned.max)
+		buf_adds(&g->returned, returned);
+	buf_free(&decoded);
+	buf_free(&plain);
+}
+
+static void sort_parts(struct dsn_gather *g, const struct mail_mime *m)
+{
+	bool plain = false;
+	for (size_t i = 0; i < m->n; i++)
+		plain |= str_eq(m->part[i].type, STR("text/plain"));
+	for (size_t i = 0; i < m->n; i++) {
+		const struct mail_mime_part *p = &m->part[i];
+		bool inside = false; /* of a message that came back */
+		for (size_t k = p->parent; k != MAIL_MIME_NONE && !inside; k = m->part[k].parent)
+			inside = m->part[k].kind == MAIL_MIME_MESSAGE;
+		if (inside) {
+			if (m->part[p->parent].kind == MAIL_MIME_MESSAGE && !g->returned.n && p->head.n < g->returned.max)
+				buf_adds(&g->returned, p->head);
+			continue;
+		}
+		if (p->kind == MAIL_MIME_MULTIPART) {
+			if (p->child == MAIL_MIME_NONE)
+				add_text(g, p, false); /* what a broken multipart says */
+			else if (i == 0 && p->preamble.n > 200)
+				add_text(g, &(struct mail_mime_part){ .body = p->preamble }, false);
+			continue;
+		}
+		if (str_eq(p->type, STR("message/delivery-status")) || str_eq(p->type, STR("message/global-delivery-status"))) {
+			struct buf b = BUF_INIT(DSN_READ_TEXT_MAX * 4);
+			struct str text = p->body;
+			if (text.n > DSN_READ_TEXT_MAX * 4u)
+				text.n = DSN_READ_TEXT_MAX * 4u;
+			mail_transfer_decode(p->encoding, text, &b);
+			g->r->formal = true;
+			dsn_read_status(g, buf_str(&b));
+			buf_free(&b);
+		} else if (str_eq(p->type, STR("text/rfc822-headers")) || str_eq(p->type, STR("message/global-headers")) || str_starts(p->type, STR("message/"))) {
+			if (p->kind != MAIL_MIME_MESSAGE && !g->returned.n && p->body.n < g->returned.max)
+				buf_adds(&g->returned, p->body);
+		} else if (str_starts(p->type, STR("multipart/"))) { /* one without a boundary */
+			add_text(g, p, false);
+		} else if (str_starts(p->type, STR("text/")) && g->human.n < DSN_READ_TEXT_MAX / 2) {
+			bool html = str_eq(p->type, STR("text/html"));
+			if (!html || !plain)
+				add_text(g, p, html);
+		}
+	}
+}
+
+static bool looks_like_daemon(struct dsn_gather *g, struct str return_path)
+{
+	static const struct str from[] = { STR_INIT("mailer-daemon"), STR_INIT("postmaster"), STR_INIT("mail-daemon"), STR_INIT("mailerdaemon"), STR_INIT("post_master") };
+	static const struct str subjects[] = { STR_INIT("undeliver"), STR_INIT("delivery"), STR_INIT("returned mail"), STR_INIT("failure"), STR_INIT("failed"), STR_INIT("bounce"),
+		STR_INIT("non remis"), STR_INIT("rejected"), STR_INIT("not delivered"), STR_INIT("could not"), STR_INIT("error"), STR_INIT("warning") };
+	if (g->r->formal || g->strong_words || str_eq(str_trim(return_path), STR("<>")))
+		return true;
+	for (size_t i = 0; i < sizeof from / sizeof *from; i++)
+		if (str_istarts(g->from, from[i]))
+			return true;
+	for (size_t i = 0; i < sizeof subjects / sizeof *subjects; i++)
+		for (size_t k = 0; k + subjects[i].n <= g->subject.n; k++)
+			if (str_istarts(str_skip(g->subject, k), subjects[i]))
+				return true;
+	return false;
+}
+
+/* Is it the head of a bounce: from nobody? */
+static bool is_wrapped(struct str head)
+{
+	return memmem(head.p, head.n, "MAILER-DAEMON", 13) || memmem(head.p, head.n, "Return-Path: <>", 15);
+}
+
+/* Was the recipient refused only after the message was sent, by what is in it? The transcript that some give shows it: one reply behind DATA. Where
+ * there are two, commands were sent together, and the first is that to RCPT. */
+static bool after_data(struct str human, const struct dsn_read_rcpt *r)
+{
+	if (r->diagnostic.n && memmem(r->diagnostic.p, r->diagnostic.n, "end of DATA", 11))
+		return true;
+	const char *data = human.n ? memmem(human.p, human.n, ">>> DATA", 8) : NULL;
+	if (!data)
+		return false;
+	struct str after = str_skip(human, (size_t)(data - human.p));
+	const char *one = memmem(after.p, after.n, "<<< 5", 5);
+	if (!one)
+		return false;
+	after = str_skip(after, (size_t)(one - after.p) + 5);
+	/* 503, and 554 for want of recipients: there was nobody left to send to */
+	return !memmem(after.p, after.n, "<<< 5", 5) && !str_starts(after, STR("03")) && !memmem(after.p, after.n, "no valid recip", 14);
+}
+
+static void judge(struct dsn_gather *g, struct dsn_read_rcpt *r)
+{
+	struct str human = buf_str(&g->human);
+	r->reason = dsn_reason_of(r->diagnostic, r->status, r->code);
+	/* what was said to people may say more, where it is about nobody else */
+	if (g->r->n == 1 && dsn_reason_words(r->diagnostic, false) == DSN_REASON_OTHER) {
+		enum dsn_read_reason w = dsn_reason_words(human, false);
+		if (w != DSN_REASON_OTHER)
+			r->reason = w;
+		if (!r->status.n)
+			r->status = arena_str(g->r->mem, dsn_read_find_status(human));
+		if (!r->code)
+			r->code = dsn_read_find_code(human);
+		if (r->reason == DSN_REASON_OTHER)
+			r->reason = dsn_reason_of(STR_NULL, r->status, r->code);
+		if (r->reason == DSN_REASON_OTHER)
+			r->reason = dsn_reason_words(human, true);
+	}
+	if (r->reason == DSN_REASON_UNKNOWN_USER && after_data(human, r))
+		r->reason = DSN_REASON_POLICY;
+	if (!g->r->formal && g->delay_words && r->action == DSN_READ_FAILED && !dsn_reason_hard(r->reason))
+		r->action = DSN_READ_DELAYED;
+	r->hard = r->action == DSN_READ_FAILED && dsn_reason_hard(r->reason);
+}
+
+static int fill(struct dsn_gather *g, const struct mail_mime *m)
+{
+	struct dsn_read *r = g->r;
+	struct str head = m->part[0].head, value, to;
+	struct buf subject = BUF_INIT(8192);
+	r->rcpt = arena_calloc(r->mem, DSN_READ_RCPTS_MAX, sizeof *r->rcpt);
+	if (!r->rcpt)
+		return DSN_READ_MEMORY;
+	g->from = address_in(field(g, head, "From"));
+	g->to = address_in(field(g, head, "To"));
+	g->failed = field(g, head, "X-Failed-Recipients");
+	value = field(g, head, "Subject");
+	mail_encoded_decode(value, &subject);
+	g->subject = subject.n ? arena_str(r->mem, buf_str(&subject)) : STR_NULL;
+	buf_free(&subject);
+	sort_parts(g, m);
+	size_t formal = r->n;
+	dsn_read_human(g);
+	if (!r->n && g->returned.n) { /* a bounce that somebody's system wrapped into another */
+		struct str inner = buf_str(&g->returned), human, rest;
+		const char *body = memmem(inner.p, inner.n, "\n\n", 2);
+		if (!body && (body = memmem(inner.p, inner.n, "\n\r\n", 3)))
+			body++;
+		if (body && is_wrapped(str_n(inner.p, (size_t)(body - inner.p)))) {
+			dsn_read_cut(str_skip(inner, (size_t)(body - inner.p) + 2), &human, &rest);
+			buf_reset(&g->human);
+			buf_adds(&g->human, str_n(human.p, human.n < DSN_READ_TEXT_MAX ? human.n : DSN_READ_TEXT_MAX));
+			dsn_read_human(g);
+		}
+	}
+	bool daemon = looks_like_daemon(g, field(g, head, "Return-Path"));
+	if (!formal && !g->failed.n && (!daemon || !(g->failure_words || g->delay_words)))
+		r->n = 0;
+	/* nobody is named: the message that came back says to whom it went */
+	if (!r->n && daemon && (g->failure_words || g->delay_words || r->formal) && (to = address_in(field(g, buf_str(&g->returned), "To"))).n)
+		dsn_read_add(g, to);
+	r->report = r->formal || g->failed.n || r->n || (daemon && g->failure_words);
+	for (size_t i = 0; i < r->n; i++)
+		judge(g, &r->rcpt[i]);
+	return g->memory ? DSN_READ_MEMORY : 0;
+}
+
+int dsn_read(struct str raw, bool bare_lf, struct dsn_read *ret)
+{
+	struct mail_mime m;
+	struct dsn_gather g = { .r = ret, .human = BUF_INIT(DSN_READ_TEXT_MAX * 2), .returned = BUF_INIT(DSN_READ_TEXT_MAX) };
+	*ret = (struct dsn_read){ .mem = arena_new(4u << 20) };
+	int r = ret->mem ? mail_mime_parse(&m, raw, bare_lf) : DSN_READ_MEMORY;
+	if (ret->mem && r)
+		r = r == MAIL_MIME_LIMIT ? DSN_READ_LIMIT : DSN_READ_MEMORY;
+	if (!r) {
+		r = fill(&g, &m);
+		mail_mime_free(&m);
+	}
+	buf_free(&g.human);
+	buf_free(&g.returned);
+	if (r)
+		dsn_read_free(ret);
+	return r;
+}
+
+void dsn_read_free(struct dsn_read *r)
+{
+	arena_free(r->mem);
+	*r = (struct dsn_read){ 0 };
+}

@@ -1,0 +1,39 @@
+/* Shared inside the bounce reader: what is gathered of a message before it is judged. */
+#ifndef PROTO_DSN_READ_INTERNAL_H
+#define PROTO_DSN_READ_INTERNAL_H
+
+#include "read.h"
+
+#include "base/buf.h"
+
+struct dsn_gather {
+	struct dsn_read *r;
+	struct buf human;    /* the text for people, decoded, LF lines; of the message that came back nothing */
+	struct buf returned; /* its header fields, or what is there of it */
+	struct str from, to, subject; /* of the bounce itself */
+	struct str failed;   /* X-Failed-Recipients */
+	bool strong_words;   /* … in words that only a bounce has */
+	bool failure_words;  /* the text says that something was not delivered */
+	bool delay_words;    /* … not yet */
+	bool memory;         /* out of it */
+};
+
+/* Adds a recipient, or gives the one that is there. NULL: no room. */
+struct dsn_read_rcpt *dsn_read_add(struct dsn_gather *g, struct str address);
+/* The one that is there, or NULL. */
+struct dsn_read_rcpt *dsn_read_known(struct dsn_gather *g, struct str address);
+/* Reads a delivery-status part's content. */
+void dsn_read_status(struct dsn_gather *g, struct str text);
+/* Finds recipients in the text for people, and what it says of each. */
+void dsn_read_human(struct dsn_gather *g);
+/* Cuts text where the message that came back begins: *human is what stands before. */
+void dsn_read_cut(struct str text, struct str *human, struct str *returned);
+/* The next address in the text from *at on; advances *at behind it. False: none. */
+bool dsn_read_address(struct str text, size_t *at, struct str *ret);
+/* Finds "5.1.1" and "550" in a text. */
+struct str dsn_read_find_status(struct str text);
+unsigned dsn_read_find_code(struct str text);
+/* The one table of words; weak: those that say less than a status does. DSN_REASON_OTHER: nothing known in it. */
+enum dsn_read_reason dsn_reason_words(struct str text, bool weak);
+
+#endif

@@ -1,0 +1,159 @@
+/* Reading bounces: formal ones, free ones, what is none; our own reports read back; limits and cost. The public corpora are vectors/bounce. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "proto/dsn/dsn.h"
+#include "proto/dsn/read.h"
+
+#define DAEMON "Return-Path: <>\nFrom: Mail Delivery System <MAILER-DAEMON@mx.example>\nTo: sender@home.example\n"
+#define REPORT DAEMON "Content-Type: multipart/report; report-type=delivery-status; boundary=b\n\n--b\n\nSorry.\n--b\nContent-Type: message/delivery-status\n\n"
+
+static const struct {
+	const char *text, *address;
+	enum dsn_read_action action;
+	enum dsn_read_reason reason;
+	const char *status;
+	unsigned code;
+} table[] = {
+	{ REPORT "Reporting-MTA: dns; mx.example\n\nFinal-Recipient: rfc822; u@y.example\nAction: failed\nStatus: 5.1.1\nDiagnostic-Code: smtp; 550 5.1.1 User\n  unknown\n--b--\n",
+		"u@y.example", DSN_READ_FAILED, DSN_REASON_UNKNOWN_USER, "5.1.1", 550 },
+	{ REPORT "Final-Recipient: rfc822;<u@y.example>\nAction: delayed (later)\nStatus: 4.4.1 (no answer)\n--b--\n", "u@y.example", DSN_READ_DELAYED, DSN_REASON_EXPIRED, "4.4.1", 0 },
+	{ REPORT "Final-Recipient: rfc822; u@y.example\nAction: delivered\nStatus: 2.0.0\n--b--\n", "u@y.example", DSN_READ_DELIVERED, DSN_REASON_OTHER, "2.0.0", 0 },
+	{ REPORT "Final-Recipient: X-LOCAL; u\nOriginal-Recipient: rfc822; u@y.example\nAction: failed\nStatus: 5.2.2\n--b--\n", "u@y.example", DSN_READ_FAILED, DSN_REASON_FULL, "5.2.2", 0 },
+	{ REPORT "Final-Recipient: utf-8; \xc3\xbc@y.example\nAction: failed\nStatus: 5.1.10\n--b--\n", "\xc3\xbc@y.example", DSN_READ_FAILED, DSN_REASON_NO_MAIL, "5.1.10", 0 },
+	{ REPORT "Final-Recipient: rfc822; u@y.example\nAction: failed\nStatus: 5.7.1\nDiagnostic-Code: smtp; 554 5.7.1 blocked using dnsbl.example\n--b--\n",
+		"u@y.example", DSN_READ_FAILED, DSN_REASON_BLOCKED, "5.7.1", 554 },
+	{ DAEMON "Subject: failure notice\n\n<u@y.example>:\n192.0.2.1 does not like recipient.\nRemote host said: 550 No such user\n\n--- Below this line is a copy of the message.\n\nTo: other@z.example\n",
+		"u@y.example", DSN_READ_FAILED, DSN_REASON_UNKNOWN_USER, "", 550 },
+	{ DAEMON "Subject: Mail delivery failed\nX-Failed-Recipients: u@y.example\n\n  u@y.example\n    Unrouteable address\n", "u@y.example", DSN_READ_FAILED, DSN_REASON_UNKNOWN_HOST, "", 0 },
+	{ DAEMON "Subject: Warning: could not send message for past 4 hours\n\nThe following addresses had transient problems:\n<u@y.example>\nWill be retried.\n",
+		"u@y.example", DSN_READ_DELAYED, DSN_REASON_OTHER, "", 0 },
+	{ DAEMON "Subject: Undeliverable\nContent-Type: text/html\n\n<p>could not be delivered to<br>&lt;u@y.example&gt;<br>mailbox is full</p>", "u@y.example", DSN_READ_FAILED, DSN_REASON_FULL, "", 0 },
+	{ DAEMON "Subject: Returned mail\nContent-Transfer-Encoding: quoted-printable\n\nTo: <u=40y.example>: user unkn=\nown\n", "u@y.example", DSN_READ_FAILED, DSN_REASON_UNKNOWN_USER, "", 0 },
+	/* refused after DATA, with the content known */
+	{ DAEMON "Subject: Returned mail\n\n<u@y.example>\n>>> DATA\n<<< 550 Unknown user u@y.example\n554 5.0.0 Service unavailable\n", "u@y.example", DSN_READ_FAILED, DSN_REASON_POLICY, "5.0.0", 550 },
+	/* the message that came back names who it was for */
+	{ DAEMON "Subject: Delivery failure\n\nYour mail was not delivered.\n\nReceived: from x\nTo: <u@y.example>\n\nhi\n", "u@y.example", DSN_READ_FAILED, DSN_REASON_OTHER, "", 0 },
+};
+
+static void forms(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+		struct dsn_read r;
+		assert_int_equal(dsn_read(str_from(table[i].text), true, &r), 0);
+		if (r.n != 1 || !r.report || !str_eq(r.rcpt[0].address, str_from(table[i].address)) || r.rcpt[0].action != table[i].action ||
+		    r.rcpt[0].reason != table[i].reason || !str_eq(r.rcpt[0].status, str_from(table[i].status)) || r.rcpt[0].code != table[i].code)
+			fail_msg("case %zu: %zu recipients, %s %s code %u", i, r.n, r.n ? r.rcpt[0].address.p : "", r.n ? dsn_reason_text(r.rcpt[0].reason) : "", r.n ? r.rcpt[0].code : 0);
+		assert_int_equal(r.rcpt[0].hard, r.rcpt[0].action == DSN_READ_FAILED && dsn_reason_hard(r.rcpt[0].reason));
+		dsn_read_free(&r);
+	}
+}
+
+static void several(void **state)
+{
+	(void)state;
+	struct dsn_read r;
+	assert_int_equal(dsn_read(STR(REPORT "Reporting-MTA: dns; x\n\nFinal-Recipient: rfc822; a@y.example\nAction: failed\nStatus: 5.1.1\n\nFinal-Recipient: rfc822; b@y.example\n"
+	    "Action: failed\nStatus: 5.2.2\n\nFinal-Recipient: rfc822; A@Y.example\nAction: failed\nStatus: 5.1.1\n--b--\n"), true, &r), 0);
+	assert_int_equal(r.n, 2);
+	assert_true(r.formal && r.rcpt[0].hard && !r.rcpt[1].hard);
+	dsn_read_free(&r);
+	assert_int_equal(dsn_read(STR(DAEMON "Subject: failed\nX-Failed-Recipients: a@y.example, b@y.example\n\n  a@y.example\n    mailbox is full\n  b@y.example\n    no such user\n"), true, &r), 0);
+	assert_int_equal(r.n, 2);
+	assert_true(r.rcpt[0].reason == DSN_REASON_FULL && r.rcpt[1].hard);
+	dsn_read_free(&r);
+}
+
+static void no_bounces(void **state)
+{
+	static const char *const texts[] = { "", "\n", "From: a@b.example\nTo: c@d.example\nSubject: lunch\n\nwith e@f.example?\n",
+		"From: a@b.example\nTo: c@d.example\nAuto-Submitted: auto-replied\nSubject: away\n\nI am away. Write to e@f.example.\n",
+		"From: list@b.example\nSubject: minutes\n\n<e@f.example> will do it.\n" };
+	(void)state;
+	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+		struct dsn_read r;
+		assert_int_equal(dsn_read(str_from(texts[i]), true, &r), 0);
+		assert_false(r.report);
+		assert_int_equal(r.n, 0);
+		dsn_read_free(&r);
+	}
+}
+
+/* What we write we read. */
+static void our_own(void **state)
+{
+	struct dsn_rcpt rcpts[] = {
+		{ .address = STR_INIT("a@y.example"), .status = STR_INIT("5.1.1"), .code = 550, .reply = STR_INIT("no such user here"), .remote_mta = STR_INIT("mx.y.example") },
+		{ .address = STR_INIT("b@y.example"), .orcpt = STR_INIT("rfc822;b+2Bx@z.example"), .status = STR_INIT("5.4.7"), .diagnostic = STR_INIT("tried for five days") },
+	};
+	struct dsn d = { .kind = DSN_FAILED, .hostname = STR_INIT("mx.example"), .to = STR_INIT("sender@home.example"), .id = STR_INIT("17"), .now_us = 1700000000000000,
+		.headers = STR_INIT("To: someone.else@q.example\r\nSubject: x\r\n"), .body = STR_INIT("hi\r\n"), .max_original = 10000, .rcpts = rcpts, .n_rcpts = 2 };
+	struct buf h = BUF_INIT(1 << 20), b = BUF_INIT(1 << 20);
+	struct dsn_form form;
+	struct dsn_read r;
+	(void)state;
+	assert_int_equal(dsn_write(&d, &h, &b, &form), 0);
+	buf_addz(&h, "\r\n");
+	buf_adds(&h, buf_str(&b));
+	assert_int_equal(dsn_read(buf_str(&h), false, &r), 0);
+	assert_int_equal(r.n, 2);
+	assert_true(r.formal && str_eq(r.rcpt[0].address, STR("a@y.example")) && r.rcpt[0].hard && r.rcpt[0].code == 550);
+	assert_true(str_eq(r.rcpt[1].address, STR("b@y.example")) && !r.rcpt[1].hard && str_eq(r.rcpt[1].status, STR("5.4.7")) && r.rcpt[1].reason == DSN_REASON_EXPIRED);
+	dsn_read_free(&r);
+	buf_free(&h);
+	buf_free(&b);
+}
+
+static void limits(void **state)
+{
+	(void)state;
+	struct buf b = BUF_INIT(8 << 20);
+	struct dsn_read r;
+	buf_addz(&b, REPORT);
+	for (int i = 0; i < 1000; i++)
+		buf_addf(&b, "Final-Recipient: rfc822; u%d@y.example\nAction: failed\nStatus: 5.1.1\n\n", i);
+	buf_addz(&b, "--b--\n");
+	assert_int_equal(dsn_read(buf_str(&b), true, &r), 0);
+	assert_true(r.n == DSN_READ_RCPTS_MAX && r.dropped == 800);
+	dsn_read_free(&r);
+	buf_reset(&b);
+	for (int i = 0; i < 60; i++)
+		buf_addz(&b, "Content-Type: message/rfc822\n\n");
+	assert_int_equal(dsn_read(buf_str(&b), true, &r), DSN_READ_LIMIT);
+	/* much text on one line, much of it addresses: a tenth of a second, where squares would take minutes */
+	buf_reset(&b);
+	buf_addz(&b, DAEMON "Subject: failed\n\n");
+	while (b.n < 4 << 20)
+		buf_addz(&b, "a@a@a@a@a.b@ <u@y.example> failed ");
+	assert_int_equal(dsn_read(buf_str(&b), true, &r), 0);
+	assert_true(r.n <= DSN_READ_RCPTS_MAX);
+	dsn_read_free(&r);
+	buf_free(&b);
+}
+
+static void words(void **state)
+{
+	(void)state;
+	assert_int_equal(dsn_reason_of(STR("550 User\r\n  UNKNOWN"), STR(""), 550), DSN_REASON_UNKNOWN_USER);
+	assert_int_equal(dsn_reason_of(STR(""), STR("5.1.2"), 0), DSN_REASON_UNKNOWN_HOST);
+	assert_int_equal(dsn_reason_of(STR(""), STR("4.1.1"), 0), DSN_REASON_SYSTEM); /* may be there tomorrow */
+	assert_int_equal(dsn_reason_of(STR("access denied"), STR("5.1.1"), 0), DSN_REASON_UNKNOWN_USER); /* a status says more than that */
+	assert_int_equal(dsn_reason_of(STR("access denied"), STR(""), 0), DSN_REASON_POLICY);
+	assert_int_equal(dsn_reason_of(STR(""), STR(""), 556), DSN_REASON_NO_MAIL);
+	assert_int_equal(dsn_reason_of(STR(""), STR("x"), 0), DSN_REASON_OTHER);
+	for (int i = 0; i < DSN_REASONS; i++)
+		for (int k = 0; k < i; k++)
+			assert_string_not_equal(dsn_reason_text((enum dsn_read_reason)i), dsn_reason_text((enum dsn_read_reason)k));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(forms), cmocka_unit_test(several), cmocka_unit_test(no_bounces), cmocka_unit_test(our_own), cmocka_unit_test(limits), cmocka_unit_test(words),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
