@@ -23,6 +23,7 @@ static const struct {
 	{ "mime", topic_mime, "the parts of messages: */*.eml */*.msg */*.txt" },
 	{ "headers", topic_headers, "header fields: content_type.json unstructured.json encoded-words.json received.json" },
 	{ "bounce", topic_bounce, "bounces of all forms, by agreement: flufl.json sisimai.json bounceparser.json" },
+	{ "autoreply", topic_autoreply, "automatic replies: vacation.json sisimai/*.eml bounceparser/*.msg" },
 	{ "srs", topic_srs, "rewriting of envelope senders: vectors.json mail-srs-properties.json" },
 	{ "arc", topic_arc, "ARC chains: arc-draft-validation-tests.json" },
 	{ "dane", topic_dane, "TLSA records against certificates: danetest.json" },
@@ -171,7 +172,7 @@ static int judge_file(vectors_topic_fn *judge, const char *path, struct tally *t
 	/* files of reports and messages are cases of their own: {"path": FILE} */
 	if (judge == topic_dmarc_reports || judge == topic_arf)
 		return judge_whole(judge, path, file, t);
-	if ((judge == topic_dkim || judge == topic_mime || judge == topic_tlsrpt) && !str_iends(str_from(path), STR(".json")))
+	if ((judge == topic_dkim || judge == topic_mime || judge == topic_autoreply || judge == topic_tlsrpt) && !str_iends(str_from(path), STR(".json")))
 		return judge_whole(judge, path, file, t);
 	if (str_iends(str_from(path), STR(".txt")) || str_iends(str_from(path), STR(".tsv")))
 		return judge_lines(judge, path, file, t);
