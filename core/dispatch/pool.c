@@ -187,11 +187,12 @@ static void gone_for_good(struct dispatch *d, struct worker *w)
 	int status = w->exit_status;
 	bool held = w->n_flights > 0, clean = WIFEXITED(status) && WEXITSTATUS(status) == 0;
 
-	if (!w->ready && !(clean && !held)) {
+	if (!w->ready && !(clean && !held) && !w->killed_leaving) {
 		struct flight *f;
 		while ((f = TAILQ_LAST(&w->flights, flight_list)))
 			flight_to_backlog(d, f, true);
-		/* a kill by somebody else says nothing of the module, unless it always comes (out of memory) */
+		/* a kill by somebody else says nothing of the module, unless it always comes (out of memory); ours, of one that was told
+		 * to go while its module was still opening, says nothing at all */
 		if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL || w->killed_for_overrun || ++st->early_kills >= EARLY_KILLS_MAX)
 			cool_down(d, st, "the module cannot be loaded or opened (see the worker's log)");
 	} else if (held || (!clean && w->state != WORKER_RETIRING && !w->killed_leaving)) {

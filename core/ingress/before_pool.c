@@ -303,7 +303,7 @@ static void gone(struct before_worker *w)
 	close(w->fd);
 	w->fd = -1;
 	w->job = NULL;
-	bool was_ready = w->ready, late = w->killed;
+	bool was_ready = w->ready, late = w->killed, told = w->leaving;
 	if (w->busy || !was_ready) /* it let go of us: whatever it still does, nobody hears of it */
 		before_worker_kill(w);
 	w->busy = false;
@@ -315,7 +315,7 @@ static void gone(struct before_worker *w)
 		before_failed(job, late ? BEFORE_TIMEOUT : BEFORE_CRASH, late ? "the stage was killed: it gave no verdict in time"
 									      : "the worker ended without a verdict");
 	}
-	if (!was_ready)
+	if (!was_ready && !told) /* one told to go while its module was opening shows nothing of the module */
 		cool_down(p, "the module cannot be loaded or opened (see the worker's log)");
 	else
 		before_pool_deal(p);

@@ -11,7 +11,7 @@
 enum {
 	OCTETS = 32 * 1024,         /* what the evaluation of a common message takes */
 	LOG_MAX = 2048,
-	EXPLAIN_US = 5 * 1000000,   /* a refusal waits so long for the domain's words at most */
+	ASIDE_US = 5 * 1000000,     /* a message waits so long at most for what only an ARC chain or a domain's words for a refusal ask for */
 };
 
 static void on_kick(evutil_socket_t fd, short what, void *arg);
@@ -109,11 +109,12 @@ static struct net_dns_group *group_now(struct vet *v)
 {
 	unsigned used = v->queries;
 	int64_t timeout = v->s->terms->vet.timeout_us;
-	struct net_dns_group **g = &v->group[v->part];
+	enum vet_part part = verify_only_arc(v->v) ? VET_CHAIN : v->part;
+	struct net_dns_group **g = &v->group[part];
 	for (unsigned i = 0; !*g && i < VET_PARTS; i++)
 		used += v->group[i] ? net_dns_group_queries(v->group[i]) : 0;
 	if (!*g && used < VERIFY_QUERIES)
-		*g = net_dns_group_new(v->s->in->dns, v->part == VET_EXPLANATION && timeout > EXPLAIN_US ? EXPLAIN_US : timeout, VERIFY_QUERIES - used);
+		*g = net_dns_group_new(v->s->in->dns, part > VET_END && timeout > ASIDE_US ? ASIDE_US : timeout, VERIFY_QUERIES - used);
 	return *g;
 }
 

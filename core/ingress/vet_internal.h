@@ -7,8 +7,9 @@
 #include "vet.h"
 
 /* Questions belong to the part of the message that led to them: each part has time of its own from its beginning, so that a slow client
- * takes none from the look-ups behind its last octet; queries are counted over all of them. The last part is of a message that is refused. */
-enum vet_part { VET_ENVELOPE, VET_HEADERS, VET_END, VET_EXPLANATION, VET_PARTS };
+ * takes none from the look-ups behind its last octet; queries are counted over all of them. What is asked for an ARC chain has a
+ * part of its own, with little time, and so has the explanation of a refusal. */
+enum vet_part { VET_ENVELOPE, VET_HEADERS, VET_END, VET_CHAIN, VET_EXPLANATION, VET_PARTS };
 
 struct vet {
 	struct session *s;

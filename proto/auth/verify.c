@@ -238,6 +238,7 @@ static int run_dkim(struct verify *v, struct dns_answers *set)
 		if (rc == DNS_DONE)
 			rc = dkim_evaluate(v->dkim, set);
 		v->keyed = rc == DNS_DONE;
+		v->only_arc = rc == DNS_MORE && others && dkim_evaluate_keys(v->dkim, set) == DNS_DONE;
 		if (rc < 0) {
 			v->verdict.dkim_error = "out of memory";
 			rc = DNS_DONE;
@@ -330,6 +331,7 @@ int verify_evaluate(void *arg, struct dns_answers *set)
 {
 	struct verify *v = arg;
 	int rc = DNS_DONE;
+	v->only_arc = false;
 	verify_trace_answers(v, set);
 	if (v->wanted[VERIFY_DMARC] && !v->done[VERIFY_DMARC] && v->verdict.author)
 		rc |= prefetch(v, set);
@@ -354,6 +356,11 @@ int verify_evaluate(void *arg, struct dns_answers *set)
 	if (v->explaining)
 		rc |= run_explanation(v, set);
 	return rc ? DNS_MORE : DNS_DONE;
+}
+
+bool verify_only_arc(const struct verify *v)
+{
+	return v->only_arc;
 }
 
 bool verify_done(const struct verify *v)

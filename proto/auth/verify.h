@@ -84,6 +84,9 @@ void verify_body_end(struct verify *v);
 int verify_evaluate(void *v, struct dns_answers *set);
 /* Has every method its result? */
 bool verify_done(const struct verify *v);
+/* Is what verify_evaluate() left open about the ARC chain alone? It matters only as an override: who has little time for that has a say here,
+ * by failing these questions (DNS_TEMPFAIL); everything else goes on then. */
+bool verify_only_arc(const struct verify *v);
 /* Behind verify_done(): the message is refused for SPF, and the domain's own words for it are wanted (RFC 7208 §6.2; SPF_FAIL of the first of
  * verdict.spf and verdict.spf_helo that is one). verify_done() is false again until they are there, or it is known that there are none;
  * the verdict does not change but for spf_check.explanation. Foreign text, of printable US-ASCII: to be shown with the domain's name only.

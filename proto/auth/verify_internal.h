@@ -20,6 +20,7 @@ struct verify {
 	struct dmarc_record record;
 	bool psl_asked;
 	bool policy_known;              /* all that DMARC asks about the author is there */
+	bool only_arc;                  /* see verify_only_arc() */
 	size_t spf_asked;               /* questions of SPF */
 	struct spf_check *explaining;   /* the check whose explanation is wanted; NULL: none */
 	size_t explain_most;            /* questions of the set when it may ask no more */

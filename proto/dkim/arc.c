@@ -235,25 +235,33 @@ static bool name_known(const struct dkim_chain *c, const struct dkim_sig *s)
 	return str_eq(c->message[c->n - 1].key_name, s->key_name);
 }
 
-/* Seals are tried from the newest down, as dkim_chain_finish() judges them: behind one that does not hold the others matter to nobody. */
+/* Sets are looked at from the newest down, as dkim_chain_finish() judges them (RFC 8617 §5.2): behind one that does not hold the others matter
+ * to nobody. Nor are their keys asked for before: as many sets at once as were found to hold, one at first, so that an honest chain of
+ * three takes two rounds, and a made-up one of fifty two queries. */
 bool dkim_chain_keys(struct dkim_chain *c, const struct dkim_policy *p, struct dns_answers *set, unsigned *tries)
 {
 	bool all = true, holds = true;
-	unsigned extra = 0;
+	unsigned extra = 0, known = 0, open = 0;
 	if (c->settled)
 		return true;
 	for (unsigned i = c->n; i-- > 0;) {
 		struct dkim_sig *s = &c->message[i], *seal = &c->seal[i];
+		if (holds && open && open >= known)
+			return false; /* what is open decides whether these matter */
 		if (!holds && !seal->settled && !seal->keyed)
 			dkim_sig_settle(seal, DKIM_NONE, "not looked at");
-		all &= dkim_sig_key(seal, p, set, tries);
+		bool here = dkim_sig_key(seal, p, set, tries);
 		holds = holds && !seal->settled && (!seal->keyed || seal->verified);
 		if (!holds && s->old && !s->settled && !s->keyed)
 			dkim_sig_settle(s, DKIM_NONE, "not looked at");
 		if (s->old && !s->settled && !name_known(c, s) && ++extra > ARC_OLD_NAMES_MAX)
 			dkim_sig_settle(s, DKIM_NONE, "not looked at: too many keys");
 		else
-			all &= dkim_sig_key(s, p, set, tries);
+			here &= dkim_sig_key(s, p, set, tries);
+		holds = holds && (s->old || (!s->settled && (!s->keyed || s->verified)));
+		known += here;
+		open += !here;
+		all &= here;
 	}
 	return all;
 }

@@ -329,8 +329,8 @@ static int run(struct parser *p)
 		} while (n < rest.n && !p->bare_lf && (n < 2 || rest.p[n - 2] != '\r'));
 		struct str line = str_n(rest.p, n);
 		bool empty = (n == 2 && line.p[0] == '\r' && line.p[1] == '\n') || (n == 1 && p->bare_lf && line.p[0] == '\n');
-		bool closing;
-		size_t frame;
+		bool closing = false;
+		size_t frame = 0;
 		p->m->steps += n;
 		rest = str_skip(rest, n);
 		if (n > 2 && line.p[0] == '-' && line.p[1] == '-' && find_frame(p, line, &frame, &closing))

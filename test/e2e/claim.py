@@ -23,6 +23,22 @@ def running(cluster, tokens):
                            % ", ".join("convert_to(E'X-Token: %s\\r\\n', 'UTF8')" % x for x in tokens)))
 
 
+def quiet_worker(cluster, d, sink, rounds, token):
+    """The one worker of the stage, and nothing else is about to happen: that the connection that is notified came back retires all
+    workers (what is laid over the configuration may have changed meanwhile), and one that is on its way out takes nothing more."""
+    def listens():
+        with open(d.log, errors="replace") as f:
+            return sum("event=database-up connection=listen" in line for line in f) > rounds
+    pepsi.wait_for("the notifications", listens, 30)
+    inject(cluster, [token])
+    pepsi.wait_for("the message that makes a worker", lambda: token in sink.tokens(), 20)
+
+    def only():
+        stage = [g for g in d.status()["stages"] if g["name"] == "init"][0]
+        return stage["pids"] if stage["workers"] == 1 and not stage["leaving"] and not stage["starting"] and not stage["in_flight"] else None
+    return pepsi.wait_for("one worker", only, 30)
+
+
 def claimed(cluster, tokens):
     """False: the dispatcher was in the midst of another question, whose answer is held, and asks no further."""
     try:
@@ -58,7 +74,9 @@ def play(t, first):
         if first == "claim":
             proxy.held.add("pepsi dispatch")
         else:  # the claim comes through, and what the worker wants of the database does not
-            stopped = d.worker_pids("init")
+            warm = "%s%d.warm" % (first, tries)
+            sent.append(warm)
+            stopped = quiet_worker(cluster, d, sink, n, warm)
             for pid in stopped:
                 os.kill(pid, signal.SIGSTOP)
         try:

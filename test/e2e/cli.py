@@ -11,7 +11,9 @@ import pepsi
 def setup(t):
     sink = pepsi.Sink(t)
     sink.script = {"mail": "451 4.3.0 not today"}
-    d = pepsi.Pepsid(t, pepsi.smarthost("init", sink.port, "PARALLELISM = 1\n") + "[stage-aside]\nPROGRAM = pepsi-stage-discard\n\n" + pepsi.bounce())
+    # nothing is tried again by itself: what a worker has right now, nobody moves
+    d = pepsi.Pepsid(t, pepsi.smarthost("init", sink.port, "PARALLELISM = 1\n").replace("RETRY_MIN = 1 s\nRETRY_MAX = 2 s", "RETRY_MIN = 1 h\nRETRY_MAX = 2 h")
+                     + "[stage-aside]\nPROGRAM = pepsi-stage-discard\n\n" + pepsi.bounce())
     ids = [d.accept("s%d@example.test" % i, ["a%d@far.test" % i, "b@far.test"], pepsi.message("q%d" % i)) for i in range(4)]
     pepsi.wait_for("all waiting", lambda: len([r for r in d.queue() if r.get("last_error")]) == 4, 20, 0.2)
     return sink, d, ids
@@ -66,6 +68,8 @@ def every_command(t):
     sink.script = {}
     text("queue", "retry", ids[0])
     pepsi.wait_for("delivered by retry", lambda: "q0" in sink.tokens(), 10)
+    pepsi.check("q1" not in sink.tokens(), "another one was tried, too")
+    text("queue", "retry", ids[1])
     d.wait_empty(20)
     s = d.status()
     pepsi.check(s["accepted"] == s["delivered"] + s["bounced"] + s["discarded"] + s["queue"]["total"], "an operator's delete spoils the books: %s" % s)

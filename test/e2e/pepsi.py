@@ -21,7 +21,7 @@ import threading
 import time
 import traceback
 
-from proc import alive, listener_pids, proc_cmdline, proc_comm, proc_exe, proc_parents, proc_status_uid, proc_tree, proc_uid
+from proc import alive, listener_pids, proc_cmdline, proc_comm, proc_exe, proc_parents, proc_state, proc_status_uid, proc_tree, proc_uid
 
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BIN = os.path.abspath(os.environ.get("PEPSI_BIN") or os.path.join(SOURCE, "build", "bin"))

@@ -50,6 +50,16 @@ def proc_uid(pid):
         return -1
 
 
+def proc_state(pid):
+    """The letter: R, S, D, T, Z…; nothing when there is no such process."""
+    try:
+        with open("/proc/%d/stat" % pid) as f:
+            s = f.read()
+        return s[s.rindex(")") + 2]
+    except OSError:
+        return ""
+
+
 def proc_status_uid(pid):
     """Effective uid; unlike the owner of /proc/PID it does not show root for undumpable processes."""
     with open("/proc/%d/status" % pid) as f:

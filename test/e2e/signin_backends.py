@@ -144,10 +144,20 @@ class Dovecot:
                     "service stats {\n  chroot =\n}\n" % dict(d=self.dir, own=own))
         self.start()
 
+    def begun(self):
+        """How often it began, with all its sockets."""
+        try:
+            with open(os.path.join(self.dir, "log"), errors="replace") as f:
+                return sum("starting up" in line for line in f)
+        except OSError:
+            return 0
+
     def start(self):
+        before = self.begun()
         self.process = self.t.popen([self.program, "-F", "-c", os.path.join(self.dir, "dovecot.conf")], os.path.join(self.dir, "out"))
         try:
-            pepsi.wait_for("Dovecot's socket", lambda: os.path.exists(self.socket), 15)
+            pepsi.wait_for("Dovecot", lambda: self.begun() > before or self.process.poll() is not None, 15)
+            pepsi.check(self.process.poll() is None, "Dovecot ended: %s" % self.process.returncode)
         except pepsi.Failed:
             for n in ("out", "log"):
                 p = os.path.join(self.dir, n)
@@ -156,9 +166,16 @@ class Dovecot:
             raise
 
     def stop(self):
-        tree = pepsi.proc_tree(self.process.pid)  # its auth process would wait for its clients to go
-        for p in tree + [self.process.pid]:
-            os.kill(p, signal.SIGKILL)
+        """kill -9 of all of it: its auth process would wait for its clients to go. Its master stands still first: it replaces a child that
+        dies, and one more than was killed would hold sockets that the next Dovecot must have, which would not start."""
+        os.kill(self.process.pid, signal.SIGSTOP)
+        pepsi.wait_for("Dovecot's master stands still", lambda: pepsi.proc_state(self.process.pid) == "T")
+        tree = pepsi.proc_tree(self.process.pid)
+        for p in [self.process.pid] + tree:
+            try:
+                os.kill(p, signal.SIGKILL)
+            except ProcessLookupError:
+                pass  # it ended by itself
         self.process.wait(20)
         pepsi.wait_for("the end of Dovecot", lambda: not [p for p in tree if pepsi.alive(p)])
         os.unlink(self.socket)

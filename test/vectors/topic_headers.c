@@ -1,7 +1,8 @@
-/* Topic headers: values of single fields. content_type.json: types with parameters; unstructured.json, encoded-words.json: text; received.json:
+/* Topic headers: values of single fields. content_type.json: types with parameters; unstructured.json, encoded-words.json: text; date.json; received.json:
  * who gave the message to whom. The suite is from very forgiving parsers; where the grammar is broken, keeping less is right, too. */
 #include "vectors.h"
 
+#include "proto/mail/date.h"
 #include "proto/mail/encoded.h"
 #include "proto/mail/header.h"
 #include "proto/mail/param.h"
@@ -24,6 +25,9 @@ static const struct {
 	{ "unstructured/028", "an encoded word within a word, with a blank in it, is text (RFC 2047 2, 5)" },
 	{ "unstructured/014", "of a fold the blank behind it stays (RFC 5322 2.2.3)" },
 	{ "dovecot/09", "nobody knows a charset \"utf-9\": shown as it stands (RFC 2047 6.2)" },
+	{ "date/010", "a month is a word (RFC 5322 3.3)" },
+	{ "date/012", "numbers alone are no date (RFC 5322 3.3)" },
+	{ "date/028", "a Received field is no date (RFC 5322 3.3)" },
 	{ "received/117", "a comma is no part of the clause, nor allowed there (RFC 5321 4.4)" },
 	{ "received/118", "a comma is no part of the clause, nor allowed there (RFC 5321 4.4)" },
 	{ "received/123", "two by clauses: the first counts (RFC 5321 4.4 allows one)" },
@@ -125,6 +129,36 @@ static void received(struct str value, struct json_object *want, struct verdict 
 	buf_free(&line);
 }
 
+static long member(struct json_object *o, const char *key)
+{
+	struct json_object *v;
+	return json_object_object_get_ex(o, key, &v) ? (long)json_object_get_int64(v) : 0;
+}
+
+/* Seconds since the epoch of {"year", …, "tz_before_gmt"}; days by the calendar as it is since 1582. */
+static long long seconds(struct json_object *o)
+{
+	long y = member(o, "year"), m = member(o, "month"), d = member(o, "day");
+	bool before = false;
+	vectors_bool(o, "tz_before_gmt", &before);
+	y -= m <= 2;
+	long era = y / 400, yoe = y - era * 400, doy = (153 * (m + (m > 2 ? -3 : 9)) + 2) / 5 + d - 1;
+	long long days = era * 146097LL + yoe * 365 + yoe / 4 - yoe / 100 + doy - 719468;
+	long zone = member(o, "tz_hour") * 3600 + member(o, "tz_minute") * 60;
+	return days * 86400 + member(o, "hour") * 3600 + member(o, "minute") * 60 + member(o, "second") - (before ? -zone : zone);
+}
+
+static void date(struct str value, struct json_object *want, struct verdict *v)
+{
+	int64_t got = 0;
+	bool read = mail_date_read(value, &got) == 0;
+	if (want)
+		buf_addf(&v->expected, "%lld", seconds(want));
+	if (read)
+		buf_addf(&v->got, "%lld", (long long)got);
+	v->ok = read == (want != NULL) && (!want || got == seconds(want));
+}
+
 void topic_headers(const char *file, struct json_object *one, struct verdict *v)
 {
 	struct json_object *want = NULL;
@@ -139,6 +173,8 @@ void topic_headers(const char *file, struct json_object *one, struct verdict *v)
 		content_type(buf_str(&value), want, v);
 	} else if (!strcmp(file, "received.json")) {
 		received(buf_str(&value), want, v);
+	} else if (!strcmp(file, "date.json")) {
+		date(buf_str(&value), want, v);
 	} else {
 		struct str expected = want ? str_n(json_object_get_string(want), (size_t)json_object_get_string_len(want)) : STR_NULL;
 		mail_encoded_decode(buf_str(&value), &text);

@@ -21,7 +21,7 @@ static const struct {
 	{ "dkim", topic_dkim, "DKIM: mail-dkim.json opendkim.json canonicalisation.json mail-auth/*.txt mailauth-ec/*.eml" },
 	{ "mail", topic_mail, "whole messages, reported as JSON for mail_differential.py" },
 	{ "mime", topic_mime, "the parts of messages: */*.eml */*.msg */*.txt" },
-	{ "headers", topic_headers, "header fields: content_type.json unstructured.json encoded-words.json received.json" },
+	{ "headers", topic_headers, "header fields: content_type.json unstructured.json encoded-words.json date.json received.json" },
 	{ "bounce", topic_bounce, "bounces of all forms, by agreement: flufl.json sisimai.json bounceparser.json" },
 	{ "autoreply", topic_autoreply, "automatic replies: vacation.json sisimai/*.eml bounceparser/*.msg" },
 	{ "srs", topic_srs, "rewriting of envelope senders: vectors.json mail-srs-properties.json" },

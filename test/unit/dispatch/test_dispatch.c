@@ -489,6 +489,55 @@ static void test_killed_before_ready(void **state)
 	assert_int_equal(db.blames, 0);
 }
 
+/* Told to go while their modules are still opening: that they were killed in the end is no fault of the module. */
+static void test_retired_before_ready(void **state)
+{
+	(void)state;
+	assert_true(hand(1));
+	spin();
+	for (unsigned i = 0; i < EARLY_KILLS_MAX + 1; i++) {
+		dispatch_reload(d, conf);
+		close(worker_begins(sp.starts - 1)); /* the end of the test's side is not seen: the process lives */
+		now_us += LEAVE_US;
+		pool_tick(d, now_us);
+		assert_int_equal(sp.kills, i + 1);
+		dispatch_worker_exited(d, next_pid, SIGKILL);
+		spin();
+		assert_int_equal(init_stage()->cooldown_until, 0);
+	}
+	assert_int_equal(init_stage()->crashes, 0);
+	assert_int_equal(init_stage()->n_backlog, 1);
+}
+
+/* One that has still to answer is not on its way out, however long ago it was told to go: only MAX_RUNTIME ends it. */
+static void test_retired_with_work(void **state)
+{
+	(void)state;
+	config_set(conf, "stage-init", "MAX_RUNTIME", "300 s");
+	dispatch_reload(d, conf);
+	for (int64_t i = 1; i <= 2; i++)
+		assert_true(hand(i));
+	spin();
+	int w = worker_up(0);
+	dispatch_reload(d, conf);
+	assert_int_equal(pool_leaving(init_stage()), 0);
+	now_us += 2 * LEAVE_US;
+	pool_tick(d, now_us);
+	say(w, "0\n"); /* the other is still there */
+	now_us += 2 * LEAVE_US;
+	pool_tick(d, now_us);
+	assert_int_equal(sp.kills, 0);
+	say(w, "0\n"); /* from here, it only has to close its module */
+	assert_int_equal(pool_leaving(init_stage()), 1);
+	now_us += LEAVE_US - 1;
+	pool_tick(d, now_us);
+	assert_int_equal(sp.kills, 0);
+	now_us += 1;
+	pool_tick(d, now_us);
+	assert_int_equal(sp.kills, 1);
+	close(w);
+}
+
 /* A process that the dead worker forked holds its channel: nobody waits for that one. */
 static void test_channel_held_by_another(void **state)
 {
@@ -740,6 +789,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_cool_down, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_exit_status_of_a_module, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_killed_before_ready, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_retired_before_ready, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_retired_with_work, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_channel_held_by_another, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_worker_that_does_not_leave, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_ready_twice, setup, teardown),

@@ -455,6 +455,39 @@ static void test_successor(void **state)
 	done(w, NULL, last);
 }
 
+/* Told to go while its module was still opening, and killed in the end: nobody believes that the module cannot be opened. */
+static void test_retired_while_opening(void **state)
+{
+	(void)state;
+	struct world *w = world("one", "tempfail");
+	struct before_pool *p = TAILQ_FIRST(&w->in->before->pools);
+	struct client c = sent(w);
+	int sock[2];
+	assert_int_equal(spawner.started, 1);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, sock), 0);
+	ingress_worker_started(w->in, spawner.token, 11, sock[0]);
+	settle(w);
+	ingress_workers_changed(w->in, w->conf);
+	settle(w);
+	TAILQ_FIRST(&p->workers)->since_us -= 60 * US_PER_S;
+	event_active(w->in->before->tick, EV_TIMEOUT, 0);
+	settle(w);
+	assert_int_equal(spawner.killed, 1);
+	close(sock[1]);
+	ingress_worker_exited(w->in, 11, SIGKILL);
+	settle(w);
+	client_quiet(&c);
+	assert_int_equal(spawner.started, 2);
+	int last = come(w, 12);
+	struct job j = get_job(last);
+	say(w, last, &(struct wire_verdict){ .id = j.item.id, .what = WIRE_PASS }, -1);
+	fake_commit(w, NULL);
+	client_expect(&c, "250 ");
+	drop_job(&j);
+	client_free(&c);
+	done(w, NULL, last);
+}
+
 static void test_deadline(void **state)
 {
 	(void)state;
@@ -505,6 +538,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_pass_and_change), cmocka_unit_test(test_large_body),
 		cmocka_unit_test(test_verdicts), cmocka_unit_test(test_failures), cmocka_unit_test(test_prdr), cmocka_unit_test(test_spared), cmocka_unit_test(test_overload),
-		cmocka_unit_test(test_successor), cmocka_unit_test(test_deadline), cmocka_unit_test(test_client_leaves) };
+		cmocka_unit_test(test_successor), cmocka_unit_test(test_retired_while_opening),
+		cmocka_unit_test(test_deadline), cmocka_unit_test(test_client_leaves) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
