@@ -28,7 +28,6 @@ NOT_STATE = {
     "core/ingress/caps.c": None,
     "core/ingress/tally.c": None,        # pepsi status, and rows of DMARC reports (pepsi.dmarc_row)
     "modules/pepsi-stage-dmarc-report/keep.c": None, # reports of others (pepsi.dmarc_received)
-    "proto/report/tlsrpt_write.c": None, # a TLS report (RFC 8460 §4.4)
     "proto/sasl/server_bearer.c": "status schemes", # to the client that signs in (RFC 7628)
     "core/dispatch/stats.c": None,
     "proto/report/": None,               # TLS reports, to other servers (RFC 8460)
