@@ -63,7 +63,14 @@ static int fail(char *err, size_t size, const char *fmt, ...)
 
 static int unknown(const char *what, const char *name, const char *const *known, size_t n, char *err, size_t size)
 {
+	/* words that other tools, ours among them, have for the same */
+	static const char *const same[][2] = { { "remove", "delete" }, { "rm", "delete" }, { "rm", "remove" }, { "delete", "remove" },
+		{ "del", "delete" }, { "del", "remove" }, { "ls", "list" }, { "requeue", "retry" }, { "flush", "retry" }, { "create", "add" },
+		{ "password", "passwd" }, { "get", "show" } };
 	const char *near = str_nearest(str_from(name), known, n);
+	for (size_t i = 0; i < sizeof same / sizeof *same && !near; i++)
+		for (size_t k = 0; k < n && !near && !strcmp(name, same[i][0]); k++)
+			near = strcmp(known[k], same[i][1]) ? NULL : known[k];
 	return near ? fail(err, size, "unknown %s \"%s\"; did you mean %s?", what, name, near) :
 		      fail(err, size, "unknown %s \"%s\"", what, name);
 }
@@ -163,8 +170,11 @@ static int find_tool(struct cli_args *a, const char *linked, char *err, size_t s
 	}
 	used += verb != NULL;
 	if (!a->tool) {
-		if (verb)
-			return unknown(name, verb, names, n, err, size);
+		if (verb) {
+			char what[64];
+			snprintf(what, sizeof what, "%s command", name);
+			return unknown(what, verb, names, n, err, size);
+		}
 		return a->set & (CLI_BIT(CLI_HELP) | CLI_BIT(CLI_VERSION)) ? 0 : fail(err, size, "%s: what to do?", name);
 	}
 	a->n_pos -= used;

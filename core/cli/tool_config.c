@@ -2,9 +2,12 @@
  * running pepsid. Modules are asked through describe children, so nothing a module does can harm this process. */
 #include "account_client.h"
 #include "config/overlay.h"
+#include "ingress/settings.h"
 #include "worker/worker.h"
 
+#include <errno.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 enum { MODULES_MAX = 256 };
 
@@ -70,6 +73,36 @@ static void validate(struct modules *m, struct config_faults *faults)
 	}
 }
 
+struct unreadable {
+	char path[512];
+};
+
+static void look(void *arg, const char *path)
+{
+	struct unreadable *u = arg;
+	if (!u->path[0] && access(path, R_OK) && errno == EACCES)
+		snprintf(u->path, sizeof u->path, "%s", path);
+}
+
+/* The files of TLS, as pepsid will read them at its start: as root. A key that this account may not read is no mistake. */
+static void certificates(const struct config *conf, struct config_faults *faults)
+{
+	const struct ingress_supply files = ingress_supply_direct(NULL);
+	const char *section;
+	for (size_t i = 0; (section = config_section(conf, i)); i++) {
+		struct unreadable u = { "" };
+		if (!ingress_is_listener(section))
+			continue;
+		ingress_files(conf, section, look, &u);
+		const struct config_value *at = config_get(conf, section, "TLS_KEY");
+		if (u.path[0])
+			config_fault_add(faults, at ? at->file : "", at ? at->line : 0, true,
+			    "[%s]: %s cannot be read by this account, so the certificates are not checked", section, u.path);
+		else
+			terms_check_tls(conf, section, &files, faults);
+	}
+}
+
 static void print_json(const struct config_faults *faults)
 {
 	struct json_object *list = json_object_new_array();
@@ -95,6 +128,7 @@ int tool_config_check(struct cli *c)
 	if (m) {
 		schema_check(conf, describe, m, faults);
 		validate(m, faults);
+		certificates(conf, faults);
 		size_t errors = config_faults_n(faults, false), all = config_faults_n(faults, true);
 		if (c->json) {
 			print_json(faults);

@@ -107,6 +107,8 @@ int tool_dns(struct cli *c)
 	enum dns_type type;
 	const char *name = name_of(c->args.pos[0], reverse, &is_address);
 	const char *text = c->args.n_pos > 1 ? c->args.pos[1] : is_address ? "PTR" : "A";
+	if (!*name)
+		return cli_usage(c, "an empty name: which one is to be looked up?");
 	if (dns_type_parse(str_from(text), &type))
 		return cli_usage(c, "\"%s\" is no type of record: A, AAAA, MX, TXT, PTR, NS, CNAME, SOA or TLSA", text);
 	struct json_object *o = direct ? directly(c, name, type) : through_daemon(c, name, text, true);

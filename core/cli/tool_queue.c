@@ -52,7 +52,12 @@ static void row_cells(struct cli_table *t, struct json_object *row)
 		cli_table_cell(t, to);
 	cli_text_time(text, sizeof text, cli_json_text(row, "next_attempt_at"));
 	cli_table_cell(t, str_from(text));
-	cli_table_cell(t, cli_json_text(row, "last_error"));
+	/* what is held waits although nothing failed: that is said in the same place */
+	struct str error = cli_json_text(row, "last_error"), hold = cli_json_text(row, "hold");
+	cli_table_cell(t, error.n || !hold.n     ? error :
+		str_eq(hold, STR("cap"))         ? STR("held: over a limit of its account") :
+		str_eq(hold, STR("sender"))      ? STR("held, as its sender asked") :
+						   hold);
 }
 
 struct listing {

@@ -75,6 +75,21 @@ static const struct pepsi_option *find_option(const struct check *k, const struc
 	return NULL;
 }
 
+/* The sections whose tables have an option of this name: people know what an option is called before they know where it stands. */
+static void suggest_section(struct buf *out, const char *option)
+{
+	size_t n, found = 0;
+	const struct schema_section *all = schema_sections(&n);
+	for (size_t i = 0; i < n; i++)
+		for (size_t j = 0; j < all[i].n_options; j++) {
+			if (!str_ieq(str_from(all[i].options[j].name), str_from(option)))
+				continue;
+			size_t len = strlen(all[i].name);
+			bool any = all[i].name[len - 1] == '*';
+			buf_addf(out, "%s[%.*s%s]", found++ ? " or " : "; it belongs to ", (int)(any ? len - 1 : len), all[i].name, any ? "NAME" : "");
+		}
+}
+
 static void unknown_option(struct check *k, const struct config_section *s, const struct config_entry *e)
 {
 	const struct schema_section *t = schema_find(s->name);
@@ -84,7 +99,9 @@ static void unknown_option(struct check *k, const struct config_section *s, cons
 	struct buf near = BUF_INIT(512);
 	for (size_t i = 0; names && i < n; i++)
 		names[n_names++] = i < t->n_options ? t->options[i].name : m->options[i - t->n_options].name;
-	check_suggest(&near, e->option, names, n_names);
+	suggest_section(&near, e->option);
+	if (!near.n)
+		check_suggest(&near, e->option, names, n_names);
 	if (m)
 		check_fault(k, s, e, false, "unknown option %s in [%s] (neither of stages nor of %s)%s", e->option, s->name,
 		    m->name ? m->name : "its module", buf_z(&near));

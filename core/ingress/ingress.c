@@ -5,6 +5,7 @@
 #include "notice.h"
 
 #include "base/clock.h"
+#include "proto/mail/header.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -12,6 +13,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { REFUSAL_LINES_A_SECOND = 20 };
@@ -348,25 +350,45 @@ static void answer(struct session *s, const struct message *m, enum store_rc rc)
 		smtp_server_reject(s->engine, &r);
 }
 
+/* What people know of a message that is asked about: its Message-ID and, of a user's, the account. Last in its line, which is cut
+ * where it is too long. */
+static const char *log_known_by(const struct session *s, const struct message *m, char *out, size_t size)
+{
+	struct mail_field f;
+	size_t n = 0;
+	out[0] = 0;
+	if (s->login.n)
+		n = (size_t)snprintf(out, size, " account=%s", log_q(buf_str(&s->login)));
+	if (n >= size || mail_field_find(buf_str(&m->headers), STR("Message-ID"), 0, &f))
+		return out;
+	while (f.value.n && strchr(" \t\r\n", f.value.p[0]) && f.value.p[0]) /* folded in front of the id, as long ones are */
+		f.value = str_skip(f.value, 1);
+	snprintf(out + n, size - n, " message_id=%s", log_q(str_trim(f.value)));
+	return out;
+}
+
 static void log_outcome(struct ingress *in, const struct session *s, const struct message *m, enum store_rc rc)
 {
 	char user[32] = "";
 	if (s->user_known)
 		snprintf(user, sizeof user, " uid=%u", (unsigned)s->uid);
-	char held[32] = "";
+	char held[48] = "", known[2400];
 	if (rc == STORE_OK) {
 		if (message_held(m)) {
 			in->held_for_sender += !strcmp(m->hold_why, "sender");
-			snprintf(held, sizeof held, " held_until=%lld", (long long)m->hold_until);
+			time_t until = (time_t)m->hold_until;
+			struct tm tm;
+			if (gmtime_r(&until, &tm))
+				strftime(held, sizeof held, " held_until=%Y-%m-%dT%H:%M:%SZ", &tm);
 		}
 		if (log_max() >= LOG_LV_INFO)
 			log_info(NULL,
 			    "id=%lld event=accepted session=%llu listener=%s client=%s%s helo=%s from=%s "
-			    "rcpts=%zu size=%llu%s%s%s%s",
+			    "rcpts=%zu size=%llu%s%s%s%s%s",
 			    (long long)m->id, (unsigned long long)s->id, s->terms->name, s->peer.text, user,
 			    log_q(buf_str(&s->helo)), log_q(m->mail_from), m->n_rcpts,
 			    (unsigned long long)m->spool.size, m->chunked ? " chunked=1" : "",
-			    m->body == SMTP_BODY_BINARYMIME ? " body=BINARYMIME" : "", held, s->conn ? "" : " client_gone=1");
+			    m->body == SMTP_BODY_BINARYMIME ? " body=BINARYMIME" : "", held, s->conn ? "" : " client_gone=1", log_known_by(s, m, known, sizeof known));
 		vet_log(m);
 		return;
 	}

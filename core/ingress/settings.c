@@ -175,6 +175,23 @@ static int read_tls(struct terms *t, const struct config *c, const struct ingres
 	return ret;
 }
 
+void terms_check_tls(const struct config *c, const char *section, const struct ingress_supply *files, struct config_faults *faults)
+{
+	struct terms t = { .section = (char *)(uintptr_t)section, .name = (char *)(uintptr_t)section };
+	struct config_value v;
+	size_t certs = 0, keys = 0;
+	const char *name, *client = config_str(c, section, "TLS_CLIENT_CERT");
+	for (size_t i = 0; (name = config_option(c, section, i, &v)); i++) {
+		certs += str_ieq(str_from(name), STR("TLS_CERT"));
+		keys += str_ieq(str_from(name), STR("TLS_KEY"));
+	}
+	/* what is wrong with the options themselves schema_check() has said */
+	if (certs != keys || (client && strcmp(client, "none") != 0 && !config_str(c, section, "TLS_CLIENT_CA")))
+		return;
+	if (!read_tls(&t, c, files, NULL, NULL, faults))
+		net_tls_unref(t.tls);
+}
+
 static void read_protocol(struct terms *t, const struct config *c)
 {
 	static const char *const names[] = { "smtp", "submission", "submissions", "lmtp", "local" };

@@ -75,6 +75,9 @@ struct shared_settings {
  * had or used now, those of old go on. */
 struct terms *terms_new(const struct config *c, const char *section, const struct ingress_supply *files,
     struct net_tickets *tickets, const struct terms *old, struct config_faults *faults);
+/* Are the certificates, keys and authorities that [listener-…] `section` names there, and do they fit together? What is wrong with
+ * them goes into faults; nothing is kept. */
+void terms_check_tls(const struct config *c, const char *section, const struct ingress_supply *files, struct config_faults *faults);
 struct terms *terms_ref(struct terms *t);
 void terms_unref(struct terms *t); /* accepts NULL */
 /* 0 or -1 (a fault was added). */

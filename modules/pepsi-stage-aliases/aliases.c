@@ -17,7 +17,7 @@ enum { LOOK_EVERY_US = 1000 * 1000, ARENA_MAX = 64 * 1024 * 1024, READ_SIZE = 65
 struct worker {
 	const struct pepsi_conf *conf;
 	bool database;
-	const char *path, *domains;
+	const char *path, *domains, *delimiters;
 	struct alias_file *file;
 	struct timespec mtime;
 	ino_t ino;
@@ -34,6 +34,8 @@ static const struct pepsi_option options[] = {
 	    .help = "lines NAME: TARGET, TARGET; read again when it changes; at most 32 MiB" },
 	{ .name = "DOMAINS", .type = PEPSI_OPT_LIST,
 	    .help = "domains at which a bare NAME is an alias; default: LOCAL_DOMAINS of [pepsi]" },
+	{ .name = "RECIPIENT_DELIMITER", .type = PEPSI_OPT_STRING,
+	    .help = "octets such as +: alice+lists, when it is no alias itself, is looked up as alice; default: that of [pepsi]" },
 };
 
 struct told {
@@ -144,6 +146,9 @@ static int32_t open_worker(const struct pepsi_host *h, const struct pepsi_conf *
 	w->domains = h->conf_str(c, "DOMAINS");
 	if (!w->domains)
 		w->domains = h->conf_global(c, "pepsi", "LOCAL_DOMAINS");
+	w->delimiters = h->conf_str(c, "RECIPIENT_DELIMITER");
+	if (!w->delimiters)
+		w->delimiters = h->conf_global(c, "pepsi", "RECIPIENT_DELIMITER");
 	w->looked_us = h->now_us();
 	if (!w->database && (!w->path || read_file(w, h, &why))) {
 		say(h, NULL, PEPSI_LOG_ERROR, "%s", why.n ? buf_z(&why) : "FILE is not set");
@@ -223,7 +228,7 @@ static int32_t process(void *worker, const struct pepsi_host *h, struct pepsi_ms
 	struct str *rcpts = arena_calloc(w->a, n + 1, sizeof *rcpts);
 	for (size_t i = 0; rcpts && i < n; i++)
 		rcpts[i] = from_host(h->rcpt(m, i));
-	if (!rcpts || alias_expand(&src, w->a, rcpts, n, w->domains, &e, &why)) {
+	if (!rcpts || alias_expand(&src, w->a, rcpts, n, w->domains, w->delimiters, &e, &why)) {
 		say(h, m, PEPSI_LOG_WARN, "aliases cannot be looked up: %s", why.n ? buf_z(&why) : "out of memory");
 		buf_free(&why);
 		return PEPSI_RETRY;

@@ -59,9 +59,10 @@ struct alias_expansion {
 	bool too_many;     /* ALIAS_TARGETS_MAX reached: nothing of it may be used */
 	size_t looped;     /* recipients whose aliases lead only to each other; they are kept as they were */
 };
-/* Expands recipients. local_domains: blank-separated; bare names are looked up for, and bare targets get, these. 0, or -1:
- * source not reachable or memory (why). Order follows the recipients; an address appears once, from its first origin. */
+/* Expands recipients. local_domains: blank-separated; bare names are looked up for, and bare targets get, these. delimiters: octets
+ * such as "+", or NULL: what is not known as it stands is looked up without what stands behind them. 0, or -1: source not
+ * reachable or memory (why). Order follows the recipients; an address appears once, from its first origin. */
 int alias_expand(const struct alias_source *src, struct arena *a, const struct str *rcpts, size_t n, const char *local_domains,
-    struct alias_expansion *ret, struct buf *why);
+    const char *delimiters, struct alias_expansion *ret, struct buf *why);
 
 #endif

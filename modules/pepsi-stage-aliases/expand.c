@@ -21,10 +21,12 @@ struct set {
 	struct map m;
 };
 
+enum { NAMES_MAX = 5 }; /* that one address is looked up by */
+
 struct work {
 	const struct alias_source *src;
 	struct arena *a;
-	const char *local_domains;
+	const char *local_domains, *delimiters;
 	struct node *now, *next; /* frontiers, ALIAS_TARGETS_MAX + recipients each */
 	size_t n_now, n_next, cap;
 	struct set seen;         /* every (address, origin) that was ever on a frontier */
@@ -56,16 +58,35 @@ static struct str lower(struct arena *a, struct str s)
 	return str_n(z, z ? s.n : 0);
 }
 
-/* The names an address is looked up by, best first: itself, its local part at our own domains, its whole domain. */
-static size_t names_of(const struct work *w, struct str addr, struct str names[3])
+/* How much of a local part of n octets stands before its detail; n where it has none. */
+static size_t base_of(const struct work *w, struct str addr, size_t n)
+{
+	if (addr.p[0] == '"')
+		return n;
+	for (size_t i = 1; i < n; i++)
+		if (addr.p[i] && strchr(w->delimiters, addr.p[i]))
+			return i;
+	return n;
+}
+
+/* The names an address is looked up by, best first: itself, its local part at our own domains, both of them without a detail,
+ * its whole domain. */
+static size_t names_of(const struct work *w, struct str addr, struct str names[NAMES_MAX])
 {
 	struct str low = lower(w->a, addr), d = domain_of(low);
-	size_t n = 0;
+	size_t n = 0, local = d.n ? low.n - d.n - 1 : low.n;
 	if (!low.p)
 		return 0;
+	size_t base = local ? base_of(w, low, local) : local;
+	bool ours = d.n && is_local(w, d);
 	names[n++] = low;
-	if (d.n && is_local(w, d))
-		names[n++] = str_n(low.p, low.n - d.n - 1);
+	if (ours)
+		names[n++] = str_n(low.p, local);
+	const char *z = base < local ? arena_printf(w->a, "%.*s@%.*s", (int)base, low.p, (int)d.n, d.n ? d.p : "") : NULL;
+	if (z && d.n)
+		names[n++] = str_from(z);
+	if (z && ours)
+		names[n++] = str_n(low.p, base);
 	if (d.n)
 		names[n++] = str_n(d.p - 1, d.n + 1);
 	return n;
@@ -144,7 +165,7 @@ static int follow(struct work *w, const struct node *nd, const struct alias_hit 
 /* One level. 0 go on, 1 too many, -1 trouble. */
 static int level(struct work *w, struct alias_expansion *e, bool last, struct buf *why)
 {
-	struct str *names = arena_calloc(w->a, 3 * w->n_now, sizeof *names);
+	struct str *names = arena_calloc(w->a, NAMES_MAX * w->n_now, sizeof *names);
 	size_t *first = arena_calloc(w->a, w->n_now + 1, sizeof *first), n = 0;
 	if (!names || !first)
 		return -1;
@@ -202,10 +223,11 @@ static int expand(struct work *w, struct alias_expansion *e, const struct str *r
 }
 
 int alias_expand(const struct alias_source *src, struct arena *a, const struct str *rcpts, size_t n, const char *local_domains,
-    struct alias_expansion *ret, struct buf *why)
+    const char *delimiters, struct alias_expansion *ret, struct buf *why)
 {
 	size_t cap = n > ALIAS_TARGETS_MAX ? n : ALIAS_TARGETS_MAX;
-	struct work w = { .src = src, .a = a, .local_domains = local_domains ? local_domains : "", .cap = cap };
+	struct work w = { .src = src, .a = a, .local_domains = local_domains ? local_domains : "",
+		.delimiters = delimiters ? delimiters : "", .cap = cap };
 	struct alias_expansion e = { .r = arena_calloc(a, cap, sizeof *e.r) };
 	w.dropped = arena_calloc(a, n + 1, sizeof *w.dropped);
 	w.has = arena_calloc(a, n + 1, sizeof *w.has);

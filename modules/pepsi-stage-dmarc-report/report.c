@@ -2,6 +2,7 @@
  * database, once each, for `pepsi dmarc received`; a notice that a report of ours could not be delivered mutes the address it went to. Everything
  * else goes on to NEXT_STAGE, or ends here. What a report says is its sender's word and decides nothing. */
 #include "keep.h"
+#include "proto/report/arf.h"
 #include "proto/report/mail.h"
 #include "proto/report/pack.h"
 #include "proto/smtp/address.h"
@@ -149,6 +150,27 @@ static int32_t came_back(const struct stage *s, const struct pepsi_host *host, s
 	return rc;
 }
 
+static struct str or(struct str s, const char *z)
+{
+	return s.n ? s : str_from(z);
+}
+
+/* A report about one message: named in the log and passed on. It is not kept, because it is about a person's mail. Returns whether it was one. */
+static bool single(const struct pepsi_host *host, struct pepsi_msg *msg, struct str headers, struct str body, const char *from)
+{
+	struct arena *a = arena_new(ARF_MEMORY_MAX);
+	struct arf r;
+	const char *why = "out of memory";
+	bool read = a && !arf_read(headers, body, a, &r, &why);
+	if (read)
+		say(host, msg, PEPSI_LOG_INFO, "feedback report kind=%s from=%s domain=%.*s author=%.*s source=%.*s failure=%.*s result=%.*s incidents=%llu%s%s",
+		    arf_kind_name(r.kind), *from ? from : "?", STR_ARG(or(r.domain.n ? r.domain.item[0] : STR_NULL, "?")), STR_ARG(or(r.original.from, "?")),
+		    STR_ARG(or(r.source_ip, "?")), STR_ARG(or(r.auth_failure, "-")), STR_ARG(or(r.delivery_result, "-")), (unsigned long long)r.incidents,
+		    r.flaw ? ": " : "", r.flaw ? r.flaw : "");
+	arena_free(a);
+	return read;
+}
+
 static int32_t process(void *worker, const struct pepsi_host *host, struct pepsi_msg *msg)
 {
 	const struct stage *s = worker;
@@ -168,11 +190,13 @@ static int32_t process(void *worker, const struct pepsi_host *host, struct pepsi
 		rc = came_back(s, host, msg, &m);
 		break;
 	case REPORT_MAIL_SINGLE:
-		say(host, msg, PEPSI_LOG_INFO, "a failure report about one message, from=%s: not kept", *m.from ? m.from : "?");
+		if (!single(host, msg, from_host(h), from_host(b), m.from))
+			say(host, msg, PEPSI_LOG_INFO, "feedback report unreadable from=%s", *m.from ? m.from : "?");
 		rc = leave(host, msg);
 		break;
 	default:
-		say(host, msg, PEPSI_LOG_INFO, "no dmarc report, from=%s: %s", *m.from ? m.from : "?", m.why);
+		if (!single(host, msg, from_host(h), from_host(b), m.from))
+			say(host, msg, PEPSI_LOG_INFO, "no dmarc report, from=%s: %s", *m.from ? m.from : "?", m.why);
 		rc = leave(host, msg);
 		break;
 	}

@@ -15,7 +15,7 @@ enum { ERR_MAX = 300 };
 struct worker {
 	struct maildir_pattern pattern;
 	bool create, lf;
-	const char *host, *stage;
+	const char *host, *stage, *delimiters;
 	struct relay_policy policy;
 	unsigned counter;
 };
@@ -27,6 +27,8 @@ static const struct pepsi_option options[] = {
 	    .help = "make the folders below the part without variables (0700); NO: a mailbox that does not exist refuses mail" },
 	{ .name = "NEWLINE", .type = PEPSI_OPT_CHOICE, .def = "crlf", .choices = "crlf lf",
 	    .help = "line ends in the files: crlf keeps the message octet for octet as it was sent; lf is what older tools expect" },
+	{ .name = "RECIPIENT_DELIMITER", .type = PEPSI_OPT_STRING,
+	    .help = "octets such as +: alice+lists goes to alice, unless it has a Maildir of its own; default: that of [pepsi]" },
 	{ .name = "HOME_MAILDIR", .type = PEPSI_OPT_STRING, .flags = PEPSI_OPTF_FILE_ONLY, .help = "for system users; not available in this version" },
 	{ .name = "RETRY_MIN", .type = PEPSI_OPT_DURATION, .def = "1 min", .min = 1, .max = 86400,
 	    .help = "wait after the first failure; doubles each time" },
@@ -69,6 +71,9 @@ static int32_t open_worker(const struct pepsi_host *h, const struct pepsi_conf *
 	w->host = h->conf_global(c, "pepsi", "HOSTNAME");
 	if (!w->host)
 		w->host = "localhost";
+	w->delimiters = h->conf_str(c, "RECIPIENT_DELIMITER");
+	if (!w->delimiters)
+		w->delimiters = h->conf_global(c, "pepsi", "RECIPIENT_DELIMITER");
 	w->stage = h->conf_stage_name(c);
 	w->policy = (struct relay_policy){ .retry_min = h->conf_int(c, "RETRY_MIN"), .retry_max = h->conf_int(c, "RETRY_MAX"),
 		.delay_warning = h->conf_int(c, "DELAY_WARNING"), .stage = w->stage, .hop = "maildir" };
@@ -106,23 +111,47 @@ static struct smtp_result result(enum smtp_outcome o, const char *status, const 
 	return r;
 }
 
+/* Into the recipient's own Maildir or, where the address has a detail and no Maildir of its own, into that of the address
+ * without it: what RECIPIENTS took for alice must not end in a folder that nobody reads. -1: no folder can have that name. */
+static int put(struct worker *w, struct str rcpt, const struct maildir_message *msg, enum maildir_result *ret, char *text, size_t size,
+    const char **why)
+{
+	char below[MAILDIR_PATH_MAX];
+	struct str detail = maildir_detail(rcpt, w->delimiters);
+	int named = maildir_where(&w->pattern, rcpt, below, sizeof below, why);
+	*ret = MAILDIR_NO_MAILBOX;
+	if (!named)
+		*ret = maildir_write(w->pattern.fixed, below, w->create && !detail.n, msg, w->counter++, w->host, text, size);
+	if (!detail.n || *ret != MAILDIR_NO_MAILBOX)
+		return named;
+	const char *at = memrchr(detail.p, '@', detail.n);
+	struct buf base = BUF_INIT(1024);
+	buf_addf(&base, "%.*s%.*s", (int)(detail.p - rcpt.p), rcpt.p, at ? (int)(rcpt.p + rcpt.n - at) : 0, at ? at : "");
+	*why = "an address is too long";
+	named = base.failed ? -1 : maildir_where(&w->pattern, buf_str(&base), below, sizeof below, why);
+	buf_free(&base);
+	if (!named)
+		*ret = maildir_write(w->pattern.fixed, below, w->create, msg, w->counter++, w->host, text, size);
+	return named;
+}
+
 /* One recipient. text: room for the reason, which the result points into. */
 static struct smtp_result deliver(struct worker *w, const struct pepsi_host *h, struct pepsi_msg *m, struct str rcpt,
     struct str headers, struct str body, char *text, size_t size)
 {
-	char below[MAILDIR_PATH_MAX];
 	const char *why;
+	enum maildir_result r;
 	struct str from = from_host(h->mail_from(m));
 	struct buf trace = BUF_INIT(4096);
-	if (maildir_where(&w->pattern, rcpt, below, sizeof below, &why))
-		return result(SMTP_OUT_PERMANENT, "5.1.3", why);
 	if (!one_line(from) || !one_line(rcpt) || put_trace(&trace, from, rcpt)) {
 		buf_free(&trace);
 		return result(SMTP_OUT_PERMANENT, "5.1.3", "an address holds control characters or is too long");
 	}
 	struct maildir_message msg = { .trace = buf_str(&trace), .headers = headers, .body = body, .lf = w->lf };
-	enum maildir_result r = maildir_write(w->pattern.fixed, below, w->create, &msg, w->counter++, w->host, text, size);
+	int named = put(w, rcpt, &msg, &r, text, size, &why);
 	buf_free(&trace);
+	if (named)
+		return result(SMTP_OUT_PERMANENT, "5.1.3", why);
 	switch (r) {
 	case MAILDIR_OK:
 		return result(SMTP_OUT_OK, "2.1.5", "delivered");

@@ -21,6 +21,10 @@ int maildir_pattern_parse(const char *text, struct maildir_pattern *ret, struct 
  * '/', NUL or control octets, beginning with '.', empty, or too long are refused, never repaired. */
 int maildir_where(const struct maildir_pattern *p, struct str rcpt, char *out, size_t size, const char **why);
 
+/* Where the detail of an address begins: "+lists@x.test" of "alice+lists@x.test", given "+". An empty string at the end of rcpt:
+ * it has none. What is quoted has none, nor what begins with a delimiter. */
+struct str maildir_detail(struct str rcpt, const char *delimiters);
+
 /* How a try ended. */
 enum maildir_result {
 	MAILDIR_OK,

@@ -63,6 +63,17 @@ static const char *value_wrong(const char *z, const char *what_empty)
 	return NULL;
 }
 
+struct str maildir_detail(struct str rcpt, const char *delimiters)
+{
+	const char *at = rcpt.n ? memrchr(rcpt.p, '@', rcpt.n) : NULL;
+	size_t local = at ? (size_t)(at - rcpt.p) : rcpt.n;
+	if (delimiters && *delimiters && rcpt.n && rcpt.p[0] != '"')
+		for (size_t i = 1; i < local; i++)
+			if (rcpt.p[i] && strchr(delimiters, rcpt.p[i]))
+				return str_skip(rcpt, i);
+	return str_skip(rcpt, rcpt.n);
+}
+
 int maildir_where(const struct maildir_pattern *p, struct str rcpt, char *out, size_t size, const char **why)
 {
 	struct pattern_address a;

@@ -65,7 +65,9 @@ static enum maildir_result open_maildir(const char *fixed, const char *below, bo
 		}
 		dir = enter(dir, name, create, &made, &e);
 		if (dir < 0) {
-			enum maildir_result r = trouble(err, size, "cannot open", name, e);
+			char path[2 * MAILDIR_PATH_MAX];
+			snprintf(path, sizeof path, "%s%.*s", fixed, (int)(word.p + word.n - below), below);
+			enum maildir_result r = trouble(err, size, create ? "cannot open or make" : "cannot open", path, e);
 			return e == ENOENT ? MAILDIR_NO_MAILBOX : e == ENAMETOOLONG ? MAILDIR_NO_MAILBOX : r;
 		}
 	}

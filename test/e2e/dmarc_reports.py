@@ -223,6 +223,36 @@ ROW = """<record><row><source_ip>203.0.113.5</source_ip><count>40</count><policy
 </row><identifiers><header_from>pass.test</header_from></identifiers><auth_results><spf><domain>x.test</domain><result>fail</result></spf></auth_results></record>"""
 
 
+SINGLE = b"""From: <reports@far.test>
+Subject: FW: hello
+MIME-Version: 1.0
+Content-Type: multipart/report; report-type=feedback-report; boundary=b
+
+--b
+Content-Type: text/plain
+
+An authentication failure.
+--b
+Content-Type: message/feedback-report
+
+Feedback-Type: auth-failure
+User-Agent: far/1
+Version: 1
+Auth-Failure: dmarc
+Delivery-Result: reject
+Source-IP: 203.0.113.5
+Reported-Domain: pass.test
+
+--b
+Content-Type: text/rfc822-headers
+
+From: <ann@pass.test>
+Subject: hello
+
+--b--
+""".replace(b"\n", b"\r\n")
+
+
 def received(t, raw):
     """The server of the domain that the report is about."""
     d = pepsi.Pepsid(t, "", start=False)
@@ -263,11 +293,14 @@ def received(t, raw):
                  wrapped("x.gz", "application/gzip", gzip.compress((OLD % ("far", "pass.test", ROW)).encode())[:-20]),
                  b"From: <a@far.test>\r\nSubject: hello\r\n\r\nIs anybody there?\r\n"):
         feed(data)
-    pepsi.wait_for("what is no report is delivered", lambda: len(d.maildir("dmarc@pass.test")) == 5, 40, 0.3)
+    # about one message: named in the log, and passed on
+    feed(SINGLE)
+    pepsi.wait_for("what is no report is delivered", lambda: len(d.maildir("dmarc@pass.test")) == 6, 40, 0.3)
     pepsi.check(len(summary()["reports"]) == 2, summary())
     with open(d.log) as f:
         log = f.read()
-    for words in ("dmarc report stored", "dmarc report duplicate", "a bomb", "document type declaration", "dmarc report foreign", "no dmarc report"):
+    for words in ("dmarc report stored", "dmarc report duplicate", "a bomb", "document type declaration", "dmarc report foreign", "no dmarc report",
+                  "feedback report kind=auth-failure from=far.test domain=pass.test author=pass.test source=203.0.113.5 failure=dmarc result=reject"):
         pepsi.check(words in log, "no %r in the log" % words)
     code, out, err = d.cli("dmarc", "received")
     pepsi.check(code == 0 and re.search(r"pass\.test +2 ", out) and "203.0.113.5" in out, out)

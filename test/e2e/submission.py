@@ -114,6 +114,10 @@ def completed(t):
     m = site.arrived("full")[0]
     pepsi.check(m.count(b"Date:") == 1 and m.count(b"Message-ID:") == 1 and b"Bcc: seen@x.test" in m, "%r" % m)
     pepsi.check(b"Sender: <alice@example.test>\r\n" in m, "no Sender for two authors: %r" % m)
+    with open(site.d.log, encoding="utf-8", errors="replace") as f:
+        taken = [line for line in f if "event=accepted" in line]
+    pepsi.check(any('account="alice" message_id="<own@x>"' in line for line in taken) and all("message_id=" in line for line in taken if "listener=strict" in line),
+                "Message-ID and account are not in the log: %s" % taken)
     site.send("alice", "From: alice@example.test\nX-Token: secret\n", listener="secret")
     m = site.arrived("secret")[0]
     pepsi.check(b"127.0.0.1" not in m and b"client.example.test" not in m and b"ESMTPSA" in m, "the client shows: %r" % m)
@@ -131,6 +135,8 @@ def over_cap(t):
     rows = {m["id"]: m for m in d.queue()}
     for i in held:
         pepsi.check(i in rows and rows[i]["status"] == "paused" and rows[i]["hold"] == "cap" and rows[i]["next_attempt_at"], "not held: %s" % rows)
+    out = d.cli("queue", "list")[1]
+    pepsi.check(out.count("held: over a limit of its account") == 2, "queue list does not say why: %s" % out)
     notices = lambda: [m for m in d.maildir("bob@example.test") if b"Auto-Submitted: auto-generated" in m]
     m = pepsi.wait_for("the owner is told", notices, 20)[0]
     pepsi.check(b"Return-Path: <>" in m and b"messages per hour" in m and str(held[0]).encode() in m, "the notice: %r" % m)

@@ -30,6 +30,7 @@ NOT_STATE = {
     "modules/pepsi-stage-dmarc-report/keep.c": None, # reports of others (pepsi.dmarc_received)
     "proto/sasl/server_bearer.c": "status schemes", # to the client that signs in (RFC 7628)
     "core/dispatch/stats.c": None,
+    "proto/report/": None,               # TLS reports, to other servers (RFC 8460)
     "core/net/dns_stats.c": None,
     "modules/pepsi-stage-pipe/input.c": "id stage received_at mail_from rcpt_to state",  # the command's envelope
     "modules/pepsi-stage-pipe/reply.c": "name value",                                    # its reply, in messages

@@ -51,6 +51,7 @@ static const struct {
 	{ { "pepsi", "xyzzy" }, NULL, NULL, "unknown tool \"xyzzy\"", 0, 0 },
 	{ { "pepsi", "queue" }, NULL, NULL, "queue: what to do?", 0, 0 },
 	{ { "pepsi", "queue", "lits" }, NULL, NULL, "did you mean list?", 0, 0 },
+	{ { "pepsi", "queue", "remove", "7" }, NULL, NULL, "unknown queue command \"remove\"; did you mean delete?", 0, 0 },
 	{ { "pepsi", "status", "--jsno" }, NULL, NULL, "did you mean --json?", 0, 0 },
 	{ { "pepsi", "status", "--frobnicate=1" }, NULL, NULL, "unknown option \"--frobnicate\"", 0, 0 },
 	{ { "pepsi", "status", "-x" }, NULL, NULL, "unknown option \"-x\"", 0, 0 },

@@ -240,6 +240,11 @@ static void test_config(void **state)
 	assert_true(json_object_array_length(json) >= 3);
 	json_object_put(json);
 	EXPECT(o, 1, "\"line\":2,\"severity\":\"error\",\"text\":", "");
+	/* certificates are looked at as pepsid will, so that a check that finds nothing is not followed by a start that fails */
+	write_file(path, "[pepsi]\nHOSTNAME = mx.example.test\nLOCAL_DOMAINS = example.test\n[listener-mx]\nBIND = 127.0.0.1:2525\n"
+			 "TLS_CERT = /nonexistent/cert.pem\nTLS_KEY = /nonexistent/key.pem\n[stage-init]\nPROGRAM = pepsi-stage-discard\n");
+	o = run("pepsi", "-c", path, "config", "check", NULL);
+	EXPECT(o, 1, "test.conf:6: [listener-mx]: /nonexistent/cert.pem: No such file or directory\n1 error, 0 warnings\n", "");
 	unlink(path);
 	o = run("pepsi", "-c", path, "config", "check", NULL);
 	EXPECT(o, 1, "test.conf: ", "");

@@ -95,6 +95,8 @@ static void cases(void **state)
 								  "pepsi-stage-route?\n" },
 		{ REST "[postgres]\nX = 1\n", "t.conf:5: unknown section [postgres]\n" },
 		{ REST "[pepsi-dispach]\nX = 1\n", "t.conf:5: unknown section [pepsi-dispach]; did you mean [pepsi-dispatch]?\n" },
+		{ REST "[pepsi-ingress]\nRECIPIENTS = any\n", "t.conf:6: unknown option RECIPIENTS in [pepsi-ingress]; it belongs to [pepsi] or [domain-NAME]\n" },
+		{ REST "[pepsi-ingress]\nPARALLELISM = 2\n", "t.conf:6: unknown option PARALLELISM in [pepsi-ingress]; it belongs to [stage-NAME]\n" },
 	};
 	for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
 		support_write("t.conf", str_from(t[i].text));

@@ -60,6 +60,42 @@ static void expansion(void **st)
 	stage_close(&s);
 }
 
+/* A detail is looked up with its address first, then without it; the whole domain comes last. Without a delimiter it is part of the name. */
+static void details(void **st)
+{
+	(void)st;
+	static const struct {
+		const char *to, *with, *without;
+	} cases[] = {
+		{ "one+x@example.test", "move next ann@example.test", "move next" },
+		{ "ONE+X@example.test", "move next ann@example.test", "move next" },
+		{ "one+special@example.test", "move next bob@elsewhere.test", "move next bob@elsewhere.test" },
+		{ "full+x@example.test", "move next bob@elsewhere.test", "move next" },
+		{ "kept+x@catch.test", "move next kept@catch.test", "move next all@example.test" },
+		{ "any+x@catch.test", "move next all@example.test", "move next all@example.test" },
+		{ "self+x@example.test", "move next self@example.test bob@elsewhere.test", "move next" },
+		{ "+one@example.test", "move next", "move next" },
+		{ "\"one+x\"@example.test", "move next", "move next" },
+		{ "one+x@other.test", "move next", "move next" },
+	};
+	for (int with = 0; with < 2; with++) {
+		struct stage s = { .dir = "/tmp/pepsi-unit-XXXXXX" };
+		assert_non_null(mkdtemp(s.dir));
+		struct buf b = BUF_INIT(8192);
+		buf_addf(&b, "%sone+special: bob@elsewhere.test\n", map);
+		stage_file(&s, "aliases", buf_z(&b));
+		buf_free(&b);
+		assert_int_equal(stage_open(&s, "pepsi-stage-aliases", with ? "NEXT_STAGE = next\nRECIPIENT_DELIMITER = +\nFILE = %s/aliases\n" :
+									      "NEXT_STAGE = next\nFILE = %s/aliases\n"), PEPSI_OK);
+		for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+			stage_pass(&s, "a@b.test", cases[i].to, "{}");
+			if (strcmp(stage_outcome(&s), with ? cases[i].with : cases[i].without) != 0)
+				fail_msg("%s gives %s", cases[i].to, stage_outcome(&s));
+		}
+		stage_close(&s);
+	}
+}
+
 static void limits(void **st)
 {
 	(void)st;
@@ -110,6 +146,6 @@ static void configuration(void **st)
 int main(void)
 {
 	log_setup(LOG_LV_ERROR, "test");
-	const struct CMUnitTest tests[] = { cmocka_unit_test(expansion), cmocka_unit_test(limits), cmocka_unit_test(configuration) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(expansion), cmocka_unit_test(details), cmocka_unit_test(limits), cmocka_unit_test(configuration) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -144,6 +144,48 @@ static void create_off(void **st)
 	stage_close(&s);
 }
 
+/* What RECIPIENT_DELIMITER made us take for ann goes to ann, and not where nobody reads; a Maildir that is there wins. */
+static void details(void **st)
+{
+	(void)st;
+	static const struct {
+		const char *to, *below; /* NULL: refused */
+	} cases[] = {
+		{ "Ann+lists@x.test", "x.test/ann" }, { "ben-a+b@x.test", "x.test/ben" }, { "own+box@x.test", "x.test/own+box" },
+		{ "+all@x.test", "x.test/+all" }, { "\"cy+q\"@x.test", "x.test/cy+q" }, { "dee+../y@x.test", "x.test/dee" },
+		{ "eve+@x.test", "x.test/eve" }, { ".f+x@x.test", NULL },
+	};
+	struct stage s;
+	char path[512], text[4096], want[128];
+	opened(&s, CONF "RECIPIENT_DELIMITER = +-\n");
+	snprintf(path, sizeof path, "%s/mail", s.dir);
+	mkdir(path, 0700);
+	snprintf(path, sizeof path, "%s/mail/x.test", s.dir);
+	mkdir(path, 0700);
+	snprintf(path, sizeof path, "%s/mail/x.test/own+box", s.dir);
+	mkdir(path, 0700);
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		stage_pass(&s, "s@x.test", cases[i].to, "{}");
+		if (!cases[i].below) {
+			assert_non_null(strstr(stage_outcome(&s), "\"enhanced_status\":\"5.1.3\""));
+			continue;
+		}
+		assert_string_equal(stage_outcome(&s), "finish delivered");
+		if (read_one(&s, cases[i].below, text, sizeof text) != 1)
+			fail_msg("%s is not in %s", cases[i].to, cases[i].below);
+		snprintf(want, sizeof want, "Delivered-To: %s\r\n", cases[i].to);
+		assert_non_null(strstr(text, want)); /* filters see the detail there */
+	}
+	stage_close(&s);
+	/* where nothing is made, either folder will do, and without both nobody lives there */
+	opened(&s, CONF "RECIPIENT_DELIMITER = +\nCREATE = NO\n");
+	snprintf(path, sizeof path, "%s/mail", s.dir);
+	mkdir(path, 0700);
+	stage_pass(&s, "s@x.test", "no+body@x.test", "{}");
+	assert_non_null(strstr(stage_outcome(&s), "\"enhanced_status\":\"5.1.1\""));
+	stage_close(&s);
+}
+
 /* One is delivered, one refused, one waits: each on a row of its own. */
 static void mixtures(void **st)
 {
@@ -197,7 +239,7 @@ int main(void)
 {
 	log_setup(LOG_LV_ERROR, "test");
 	const struct CMUnitTest tests[] = { cmocka_unit_test(octet_for_octet), cmocka_unit_test(names),
-		cmocka_unit_test(links_are_not_followed), cmocka_unit_test(create_off), cmocka_unit_test(mixtures),
+		cmocka_unit_test(links_are_not_followed), cmocka_unit_test(create_off), cmocka_unit_test(details), cmocka_unit_test(mixtures),
 		cmocka_unit_test(configuration) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
