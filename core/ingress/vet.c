@@ -75,7 +75,7 @@ void vet_begin(struct session *s, struct str mail_from)
 	if (s->vet || !is_wanted(s) || !(v = calloc(1, sizeof *v)))
 		return; /* no memory: vet_message() tries again, and says so */
 	struct verify_policy p = { .spf = t->spf, .dkim = t->dkim, .arc = t->arc, .dmarc = t->dmarc,
-		.dkim_policy = { .now = clock_wall_us() / US_PER_S }, .sealers = t->sealers, .n_sealers = t->n_sealers,
+		.dkim_policy = { .now = clock_wall_us() / US_PER_S, .keys = s->in->vet->keys }, .sealers = t->sealers, .n_sealers = t->n_sealers,
 		.fallback = t->psl ? dmarc_psl_org : NULL, .fallback_arg = t->psl };
 	struct verify_envelope e = { .helo = buf_str(&s->helo), .mail_from = mail_from, .receiver = str_from(s->terms->hostname) };
 	if (net_addr_is_ip(&s->peer)) {

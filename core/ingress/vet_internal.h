@@ -35,6 +35,7 @@ struct vet_refusal {
 };
 
 struct vet_counts {
+	struct dkim_keys *keys; /* of all messages; NULL: no memory for them */
 	uint64_t messages, passed, deferred, quarantined, overridden, temporary, abandoned, forged, queries, wait_us, spent_us;
 	uint64_t refused[VERIFY_METHODS];
 	uint64_t spf[SPF_PERMERROR + 1], helo[SPF_PERMERROR + 1], dkim[DKIM_PERMERROR + 1], arc[DKIM_PERMERROR + 1],

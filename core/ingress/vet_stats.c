@@ -5,11 +5,16 @@
 
 struct vet_counts *vet_counts_new(void)
 {
-	return calloc(1, sizeof(struct vet_counts));
+	struct vet_counts *n = calloc(1, sizeof *n);
+	if (n)
+		n->keys = dkim_keys_new();
+	return n;
 }
 
 void vet_counts_free(struct vet_counts *n)
 {
+	if (n)
+		dkim_keys_free(n->keys);
 	free(n);
 }
 

@@ -49,6 +49,13 @@ enum dkim_result {
 /* "none", "pass", … */
 const char *dkim_result_name(enum dkim_result r);
 
+/* Keys that were read, for who verifies many messages: at most 256, of 2 KiB of text each, the least recently used gives way. Of one thread. */
+struct dkim_keys;
+/* NULL: memory. */
+struct dkim_keys *dkim_keys_new(void);
+/* Accepts NULL. Not while a struct dkim that knows it is still evaluated. */
+void dkim_keys_free(struct dkim_keys *keys);
+
 /* All zero: what security asks for, without a clock. */
 struct dkim_policy {
 	int64_t now;       /* seconds since 1970; 0: no clock, t= and x= are only read */
@@ -57,6 +64,7 @@ struct dkim_policy {
 	bool sha1;         /* take rsa-sha1 (against RFC 8301 §3.1; for old suites) */
 	bool partial;      /* take an l= that leaves a part of the body unsigned (against all sense) */
 	bool historic;     /* as RFC 4871 and the drafts before it: no v= or v=0.x, q=dns, g= of key records limits i= */
+	struct dkim_keys *keys; /* NULL: each key is read anew. The verdict is the same */
 	bool arc;          /* validate the ARC chain, too */
 };
 

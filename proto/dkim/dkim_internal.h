@@ -59,6 +59,9 @@ struct dkim_key {
 /* Reads one record for a signature of that algorithm. Free with dkim_key_free() whatever the result. */
 void dkim_key_read(struct str record, enum dkim_algorithm alg, const struct dkim_policy *p, struct dkim_key *ret);
 void dkim_key_free(struct dkim_key *k);
+/* key_cache.c. A reference to the key of this p=, or NULL; keys may be NULL. */
+EVP_PKEY *dkim_keys_get(struct dkim_keys *keys, struct str text, bool ed25519, unsigned *ret_bits);
+void dkim_keys_put(struct dkim_keys *keys, struct str text, bool ed25519, unsigned bits, EVP_PKEY *pkey);
 /* key_der.c. An RSA public key out of SubjectPublicKeyInfo or RSAPublicKey, by a reader of our own that knows no other kind of
  * key. Returns 0 and its numbers, big endian without leading zeros, or -1. */
 int dkim_key_rsa(const unsigned char *der, size_t n, struct str *ret_modulus, struct str *ret_exponent);

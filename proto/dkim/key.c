@@ -46,23 +46,27 @@ static EVP_PKEY *make_rsa(struct str modulus, struct str exponent)
 	return pkey;
 }
 
+/* The lengths that count, of a key that was read now or before (RFC 8301 §3.2). */
+static bool length_counts(struct dkim_key *k, const struct dkim_policy *p)
+{
+	unsigned min = p->rsa_min ? p->rsa_min : DKIM_RSA_BITS_MIN, max = p->rsa_max ? p->rsa_max : DKIM_RSA_BITS_MAX;
+	if (k->bits < min)
+		refuse(k, DKIM_POLICY, "the key is too short");
+	else if (k->bits > max)
+		refuse(k, DKIM_POLICY, "the key is too long");
+	return k->bits >= min && k->bits <= max;
+}
+
 static void read_rsa(struct dkim_key *k, const unsigned char *der, size_t n, const struct dkim_policy *p)
 {
 	struct str modulus, exponent;
-	unsigned min = p->rsa_min ? p->rsa_min : DKIM_RSA_BITS_MIN, max = p->rsa_max ? p->rsa_max : DKIM_RSA_BITS_MAX;
 	if (dkim_key_rsa(der, n, &modulus, &exponent)) {
 		refuse(k, DKIM_PERMERROR, "the key is no RSA key");
 		return;
 	}
 	k->bits = count_bits(modulus);
-	if (k->bits < min) {
-		refuse(k, DKIM_POLICY, "the key is too short");
+	if (!length_counts(k, p))
 		return;
-	}
-	if (k->bits > max) {
-		refuse(k, DKIM_POLICY, "the key is too long");
-		return;
-	}
 	if (exponent.n > EXPONENT_OCTETS_MAX || !(exponent.p[exponent.n - 1] & 1) || count_bits(exponent) < 2 ||
 	    !(modulus.p[modulus.n - 1] & 1)) {
 		refuse(k, DKIM_PERMERROR, "the key's numbers are not those of an RSA key");
@@ -75,6 +79,12 @@ static void read_rsa(struct dkim_key *k, const unsigned char *der, size_t n, con
 
 static void read_public(struct dkim_key *k, struct str text, enum dkim_algorithm alg, const struct dkim_policy *p)
 {
+	bool ed25519 = alg == DKIM_ED25519_SHA256;
+	if ((k->pkey = dkim_keys_get(p->keys, text, ed25519, &k->bits))) {
+		if (!ed25519 && !length_counts(k, p))
+			dkim_key_free(k);
+		return;
+	}
 	unsigned char *octets = malloc(KEY_OCTETS_MAX);
 	if (!octets) {
 		refuse(k, DKIM_TEMPERROR, "out of memory");
@@ -83,7 +93,7 @@ static void read_public(struct dkim_key *k, struct str text, enum dkim_algorithm
 	long n = dkim_base64(text, octets, KEY_OCTETS_MAX);
 	if (n < 0) {
 		refuse(k, DKIM_PERMERROR, "the key record has a p= that is no key");
-	} else if (alg == DKIM_ED25519_SHA256) {
+	} else if (ed25519) {
 		/* RFC 8463 §4: the 32 octets themselves */
 		k->bits = 256;
 		k->pkey = n == 32 ? EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, NULL, octets, 32) : NULL;
@@ -93,6 +103,8 @@ static void read_public(struct dkim_key *k, struct str text, enum dkim_algorithm
 		read_rsa(k, octets, (size_t)n, p);
 	}
 	free(octets);
+	if (k->pkey)
+		dkim_keys_put(p->keys, text, ed25519, k->bits, k->pkey);
 }
 
 void dkim_key_read(struct str record, enum dkim_algorithm alg, const struct dkim_policy *p, struct dkim_key *k)

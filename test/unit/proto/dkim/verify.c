@@ -1,4 +1,5 @@
 /* DKIM verdicts over messages signed here: every tag, every policy, every kind of key record. */
+#include "proto/dkim/dkim_internal.h"
 #include "lab.h"
 
 #include <setjmp.h>
@@ -50,7 +51,9 @@ struct one {
 	enum dkim_result raw;
 };
 
-static void check(const struct one *c, const char *key, const struct dkim_policy *p, char header, char body, size_t limit)
+static struct dkim_keys *keys;
+
+static void check_once(const struct one *c, const char *key, const struct dkim_policy *p, char header, char body, size_t limit)
 {
 	char record[3000], fmt[300];
 	snprintf(fmt, sizeof fmt, "s._domainkey.example.org %s", c->record ? c->record : "v=DKIM1; %s");
@@ -62,6 +65,18 @@ static void check(const struct one *c, const char *key, const struct dkim_policy
 	    (s->result == DKIM_PASS) != !*s->reason)
 		fail_msg("%s / %s: %s (%s), raw %s", c->tmpl, record, dkim_result_name(s->result), s->reason, dkim_result_name(s->raw));
 	dkim_free(d);
+}
+
+/* With keys read anew, with such as were kept of other cases, and with its own. */
+static void check(const struct one *c, const char *key, const struct dkim_policy *p, char header, char body, size_t limit)
+{
+	struct dkim_policy with = p ? *p : (struct dkim_policy){ 0 };
+	check_once(c, key, p, header, body, limit);
+	if (!keys)
+		keys = dkim_keys_new();
+	assert_non_null(with.keys = keys);
+	check_once(c, key, &with, header, body, limit);
+	check_once(c, key, &with, header, body, limit);
 }
 
 #define V "v=1; a=rsa-sha256; "
@@ -215,6 +230,7 @@ static void algorithms(void **st)
 		{ "rsa1016", V "c=relaxed/relaxed; " MINIMAL, NULL, NULL, DKIM_POLICY },
 		{ "rsa512", V "c=relaxed/relaxed; " MINIMAL, NULL, NULL, DKIM_POLICY },
 		{ "rsa512", V "c=relaxed/relaxed; " MINIMAL, NULL, &old, DKIM_PASS },
+		{ "rsa512", V "c=relaxed/relaxed; " MINIMAL, NULL, NULL, DKIM_POLICY }, /* also when another policy had it kept */
 		{ "rsa1024", "v=1; a=rsa-sha1; c=relaxed/relaxed; " MINIMAL, NULL, &old, DKIM_PASS },
 		{ "rsa1024", "v=1; a=rsa-sha1; c=relaxed/relaxed; " MINIMAL, NULL, NULL, DKIM_POLICY },
 	};
@@ -347,7 +363,50 @@ static int teardown(void **st)
 {
 	(void)st;
 	lab_end();
+	dkim_keys_free(keys);
 	return 0;
+}
+
+/* So many and no more; what is used stays; a text is kept for its kind of key only. */
+static void kept_keys(void **st)
+{
+	struct dkim_keys *k = dkim_keys_new();
+	char text[3000];
+	unsigned bits;
+	(void)st;
+	assert_non_null(k);
+	for (unsigned i = 0; i < 400; i++) {
+		unsigned char octets[32] = { (unsigned char)i, (unsigned char)(i >> 8), 1 };
+		EVP_PKEY *pkey = EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, NULL, octets, 32), *got;
+		assert_non_null(pkey);
+		snprintf(text, sizeof text, "key %u", i);
+		assert_null(dkim_keys_get(k, str_from(text), true, &bits));
+		dkim_keys_put(k, str_from(text), true, i, pkey);
+		assert_ptr_equal(got = dkim_keys_get(k, str_from(text), true, &bits), pkey);
+		assert_int_equal(bits, i);
+		EVP_PKEY_free(got);
+		assert_null(dkim_keys_get(k, str_from(text), false, &bits));
+		assert_non_null(got = dkim_keys_get(k, STR("key 0"), true, &bits));
+		EVP_PKEY_free(got);
+		EVP_PKEY_free(pkey);
+	}
+	unsigned there = 0;
+	for (unsigned i = 0; i < 400; i++) {
+		snprintf(text, sizeof text, "key %u", i);
+		EVP_PKEY *got = dkim_keys_get(k, str_from(text), true, &bits);
+		assert_int_equal(got != NULL, !i || i > 400 - 256);
+		there += got != NULL;
+		if (!there || i == 399) { /* what is too long is not kept */
+			memset(text, 'x', sizeof text);
+			dkim_keys_put(k, str_n(text, sizeof text), true, 1, got);
+			assert_null(dkim_keys_get(k, str_n(text, sizeof text), true, &bits));
+		}
+		EVP_PKEY_free(got);
+	}
+	assert_int_equal(there, 256);
+	dkim_keys_free(k);
+	dkim_keys_free(NULL);
+	assert_null(dkim_keys_get(NULL, STR("x"), true, &bits));
 }
 
 int main(void)
@@ -357,6 +416,7 @@ int main(void)
 		cmocka_unit_test(key_records),
 		cmocka_unit_test(several_records),
 		cmocka_unit_test(algorithms),
+		cmocka_unit_test(kept_keys),
 		cmocka_unit_test(lengths),
 		cmocka_unit_test(selection),
 		cmocka_unit_test(properties),
