@@ -6,7 +6,7 @@
 #
 #   PEPSI_CHROOT_CACHE   where the bare system and downloaded packages are kept (default ~/.cache/pepsi-chroot)
 #   PEPSI_CHROOT_STEPS   only these, of: install first develop tutorial upgrade booted purge (in this order)
-#   PEPSI_CHROOT_MIRROR  default http://deb.debian.org/debian
+#   PEPSI_CHROOT_MIRROR  where debootstrap fetches from; default: where this machine's apt does
 #
 # Everything runs in mount and process namespaces of its own, which end with it, also when it is killed; what serves mail runs in
 # a network namespace, too. Writes to the cache and to one temporary folder, which it deletes. Exit status 77: could not be tried.
@@ -119,7 +119,9 @@ for f in "$deb" "$dev"; do [ -f "$f" ] || { echo "chroot: there is no package $f
 
 # ---- the bare system, from the cache
 cache=${PEPSI_CHROOT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/pepsi-chroot}
-mirror=${PEPSI_CHROOT_MIRROR:-http://deb.debian.org/debian}
+mirror=${PEPSI_CHROOT_MIRROR:-$(apt-get indextargets --format '$(CODENAME) $(COMPONENT) $(REPO_URI)' 'Created-By: Packages' |
+	sed -n 's/^bookworm main //p' | head -n 1)}
+[ -n "$mirror" ] || skip "apt has no source for Debian 12 here: name one by PEPSI_CHROOT_MIRROR"
 arch=$(dpkg --print-architecture)
 mkdir -p "$cache/archives/partial"
 work=$(mktemp -d "${TMPDIR:-/var/tmp}/pepsi-chroot.XXXXXX")
