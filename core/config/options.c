@@ -333,7 +333,7 @@ static const struct pepsi_option pepsi_dns[] = {
 	DURATION("MESSAGE_DEADLINE", SCHEMA_F_US, "20 s", 100 * MILLISECOND_US, 120 * SECOND_US,
 	    "longest time for all questions of one message; what is open then counts as a temporary failure"),
 	INT("MAX_QUERIES", 0, "40", 1, 1000, "queries for one message: nobody makes us ask for hours (SPF look-up bombs)"),
-	INT("MAX_IN_FLIGHT", 0, "1000", 10, 20000, "questions under way at once; each holds a descriptor. More fail at once, for now"),
+	INT("MAX_IN_FLIGHT", 0, "1000", 10, 20000, "questions under way at once; each holds a descriptor. More wait for a place, as long as their message does"),
 	SIZE("CACHE_SIZE", 0, "32 MiB", 0, 64 * GIB, "memory for answers"),
 	INT("CACHE_ENTRIES", 0, "50000", 0, 10000000, "answers kept at most"),
 	DURATION("MAX_TTL", SCHEMA_F_US, "1 d", 0, 7 * DAY * SECOND_US, "answers are kept no longer, whatever their TTL"),

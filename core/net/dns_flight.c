@@ -232,7 +232,6 @@ struct flight *dns_flight_join(struct net_dns *d, struct str name, enum dns_type
 		}
 	}
 	if (d->in_flight >= d->s.max_in_flight) {
-		d->stats.full++;
 		*ret_why = "too many questions at once";
 		return NULL;
 	}

@@ -98,10 +98,13 @@ bool dns_group_may_ask(struct net_dns_group *g, const char **ret_why)
 /* ---- many questions of one group */
 
 /* A message may ask for many names at once, and whoever wrote it may see to it that each takes its time. So that some hundred such
- * messages do not take every question there may be under way from all others, a group has only some at a time; the rest wait. */
+ * messages do not take every question there may be under way from all others, a group has only some at a time; the rest wait. So does
+ * everybody's next one where there is no place at all: an answer "not now" would be a verdict that a sender can bring about. */
 bool dns_group_has_room(const struct net_dns_group *g)
 {
 	const struct net_dns *d = g->d;
+	if (d->in_flight >= d->s.max_in_flight)
+		return false;
 	return g->open < (d->in_flight < d->s.max_in_flight / 2 ? DNS_GROUP_OPEN : DNS_GROUP_OPEN_BUSY);
 }
 
@@ -114,6 +117,7 @@ int dns_group_wait(struct net_dns_ask *ask, struct str name)
 		TAILQ_INSERT_TAIL(&g->d->hungry, g, hungry);
 	TAILQ_INSERT_TAIL(&g->waiting, ask, link);
 	g->d->stats.waited++;
+	g->d->stats.full += g->d->in_flight >= g->d->s.max_in_flight;
 	return 0;
 }
 
@@ -152,6 +156,10 @@ void dns_groups_turn(struct net_dns *d)
 			if (!dns_group_has_room(g))
 				continue;
 			launch_waiting(TAILQ_FIRST(&g->waiting)); /* calls nobody: at most the ready list grows */
+			if (!TAILQ_EMPTY(&g->waiting)) { /* where places are few, each group in its turn has one */
+				TAILQ_REMOVE(&d->hungry, g, hungry);
+				TAILQ_INSERT_TAIL(&d->hungry, g, hungry);
+			}
 			any = true;
 		}
 	}

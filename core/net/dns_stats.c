@@ -65,7 +65,7 @@ void net_dns_metrics(const struct net_dns *d, struct buf *out)
 	counter(out, "edns_refused_total", "Times a server did not know EDNS", s->edns_off);
 	counter(out, "over_budget_total", "Questions refused because a message had used up its queries", s->budget);
 	counter(out, "over_deadline_total", "Questions given up at the deadline of their message", s->deadline);
-	counter(out, "over_in_flight_total", "Questions refused because of MAX_IN_FLIGHT", s->full);
+	counter(out, "over_in_flight_total", "Questions that waited because of MAX_IN_FLIGHT", s->full);
 	gauge(out, "in_flight", "Questions under way", d->in_flight);
 	latency(d, out);
 	per_server(d, out, "queries_total", "counter", "Queries sent to a server", offsetof(struct server, queries));
