@@ -105,7 +105,7 @@ bool dns_group_has_room(const struct net_dns_group *g)
 	const struct net_dns *d = g->d;
 	if (d->in_flight >= d->s.max_in_flight)
 		return false;
-	return g->open < (d->in_flight < d->s.max_in_flight / 2 ? DNS_GROUP_OPEN : DNS_GROUP_OPEN_BUSY);
+	return g->open < (d->in_flight < d->s.max_in_flight / 2 ? DNS_GROUP_OPEN : d->in_flight < d->s.max_in_flight / 4 * 3 ? DNS_GROUP_OPEN_BUSY : 1);
 }
 
 int dns_group_wait(struct net_dns_ask *ask, struct str name)

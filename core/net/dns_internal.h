@@ -24,7 +24,7 @@ enum {
 	DNS_RESOLV_CHECK_S = 5,         /* resolv.conf is looked at no more often */
 	DNS_BUCKETS = 256,              /* of the table of flights */
 	DNS_GROUP_OPEN = 10,            /* questions of one group under way at once: keys of ten signatures, hosts of an mx term */
-	DNS_GROUP_OPEN_BUSY = 2,        /* when half of MAX_IN_FLIGHT is taken: many slow zones may not take it all from the others */
+	DNS_GROUP_OPEN_BUSY = 2,        /* when half of MAX_IN_FLIGHT is taken: many slow zones may not take it all from the others; of the last quarter, one */
 	DNS_TURN_US = 3000,             /* evaluators of one turn of the loop; the next ones have the next turn, sockets come between */
 	DNS_LATENCY_BUCKETS = 14,       /* 0.5 ms, doubled */
 };

@@ -326,7 +326,8 @@ def crowd(t):
     for i in range(hostile):
         a = got["m%d" % i]
         pepsi.check(a["arc"] == "fail" and a["arc_temporary"] and a["queries"] <= QUERIES and a["ms"] < 1000 * (MSG + pepsi.SLACK), "hostile: %s" % a)
-    pepsi.check(slow < 1000 * pepsi.SLACK, "an honest message waited %.1f s" % (slow / 1e3))
+    # at worst it waits for a place, and places are given back when the time-out of those nobody answers is over: 1 s
+    pepsi.check(slow < 1000 * (1 + pepsi.SLACK), "an honest message waited %.1f s" % (slow / 1e3))
 
 
 # ---- the same through a listener
