@@ -313,8 +313,11 @@ int verify_json(const struct verify *v, struct buf *out)
 static int put_name(struct buf *out, const char *key, struct str name)
 {
 	int r = buf_addf(out, "%s=", key);
-	for (size_t i = 0; i < name.n; i++)
-		r |= buf_addc(out, name.p[i] > 0x20 && name.p[i] < 0x7f && name.p[i] != '"' && name.p[i] != '\\' ? name.p[i] : '?');
+	size_t at = out->n;
+	r |= buf_adds(out, name);
+	for (size_t i = at; i < out->n; i++)
+		if (out->p[i] <= 0x20 || out->p[i] >= 0x7f || out->p[i] == '"' || out->p[i] == '\\')
+			out->p[i] = '?';
 	return r | buf_addz(out, name.n ? " " : "- ");
 }
 

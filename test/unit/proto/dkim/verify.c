@@ -377,23 +377,23 @@ static void kept_keys(void **st)
 	assert_non_null(k);
 	for (unsigned i = 0; i < 400; i++) {
 		unsigned char octets[32] = { (unsigned char)i, (unsigned char)(i >> 8), 1 };
-		EVP_PKEY *pkey = EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, NULL, octets, 32), *got;
+		struct dkim_pkey *pkey = dkim_pkey_new(EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, NULL, octets, 32)), *got;
 		assert_non_null(pkey);
 		snprintf(text, sizeof text, "key %u", i);
 		assert_null(dkim_keys_get(k, str_from(text), true, &bits));
 		dkim_keys_put(k, str_from(text), true, i, pkey);
 		assert_ptr_equal(got = dkim_keys_get(k, str_from(text), true, &bits), pkey);
 		assert_int_equal(bits, i);
-		EVP_PKEY_free(got);
+		dkim_pkey_unref(got);
 		assert_null(dkim_keys_get(k, str_from(text), false, &bits));
 		assert_non_null(got = dkim_keys_get(k, STR("key 0"), true, &bits));
-		EVP_PKEY_free(got);
-		EVP_PKEY_free(pkey);
+		dkim_pkey_unref(got);
+		dkim_pkey_unref(pkey);
 	}
 	unsigned there = 0;
 	for (unsigned i = 0; i < 400; i++) {
 		snprintf(text, sizeof text, "key %u", i);
-		EVP_PKEY *got = dkim_keys_get(k, str_from(text), true, &bits);
+		struct dkim_pkey *got = dkim_keys_get(k, str_from(text), true, &bits);
 		assert_int_equal(got != NULL, !i || i > 400 - 256);
 		there += got != NULL;
 		if (!there || i == 399) { /* what is too long is not kept */
@@ -401,7 +401,7 @@ static void kept_keys(void **st)
 			dkim_keys_put(k, str_n(text, sizeof text), true, 1, got);
 			assert_null(dkim_keys_get(k, str_n(text, sizeof text), true, &bits));
 		}
-		EVP_PKEY_free(got);
+		dkim_pkey_unref(got);
 	}
 	assert_int_equal(there, 256);
 	dkim_keys_free(k);
