@@ -2,7 +2,7 @@
  * blocks, and no callback is ever called from inside the call that asked, not even for what stands in the cache.
  *
  * It asks the recursive resolvers it is told of (resolv.conf, or [pepsi-dns] SERVERS): by UDP, a socket and thus a port of
- * its own per query, a random id, connected, so that the kernel drops what comes from elsewhere; by TCP where a reply
+ * its own per query (to loopback, where none can be guessed at, sockets are used again), a random id, connected, so that the kernel drops what comes from elsewhere; by TCP where a reply
  * is truncated, or where forged replies arrive. Time-outs lead to the next server; a server that stays silent is taken for down
  * and probed beside real questions until it answers. Equal questions at the same time are one query. Answers are cached for
  * their TTL, negative ones as RFC 2308 says, failures for some seconds.

@@ -367,6 +367,26 @@ static int teardown(void **st)
 	return 0;
 }
 
+/* A key that is kept is prepared once: what it said of one signature says nothing of the next. */
+static void kept_key_again(void **st)
+{
+	static const char tmpl[] = "v=1; a=rsa-sha256; c=simple/simple; d=example.org; s=s; h=from; bh=@BH@; b=@B@";
+	struct dkim_keys *kept = dkim_keys_new();
+	const struct dkim_policy p = { .keys = kept };
+	const char *zone = zone_of("s._domainkey.example.org %s", lab_p("rsa2048"));
+	(void)st;
+	for (unsigned i = 0; i < 6; i++) {
+		struct buf m = BUF_INIT(1 << 20);
+		buf_addz(&m, HEAD BODY);
+		lab_sign(&m, &(struct lab_sign){ "DKIM-Signature", i % 3 == 1 ? "rsa1024" : "rsa2048", "from", tmpl, 's', 's', 256, SIZE_MAX });
+		struct dkim *d = lab_verify(buf_str(&m), &p, zone, 3);
+		assert_int_equal(dkim_signature(d, 0)->result, i % 3 == 1 ? DKIM_FAIL : DKIM_PASS);
+		dkim_free(d);
+		buf_free(&m);
+	}
+	dkim_keys_free(kept);
+}
+
 /* So many and no more; what is used stays; a text is kept for its kind of key only. */
 static void kept_keys(void **st)
 {
@@ -416,7 +436,7 @@ int main(void)
 		cmocka_unit_test(key_records),
 		cmocka_unit_test(several_records),
 		cmocka_unit_test(algorithms),
-		cmocka_unit_test(kept_keys),
+		cmocka_unit_test(kept_key_again), cmocka_unit_test(kept_keys),
 		cmocka_unit_test(lengths),
 		cmocka_unit_test(selection),
 		cmocka_unit_test(properties),
