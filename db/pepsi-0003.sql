@@ -37,3 +37,8 @@ CREATE TABLE pepsi.dmarc_failure (
 CREATE INDEX dmarc_failure_waiting ON pepsi.dmarc_failure (at) WHERE outcome IS NULL;
 CREATE INDEX dmarc_failure_org ON pepsi.dmarc_failure (org, at);
 CREATE INDEX dmarc_failure_at ON pepsi.dmarc_failure (at);
+
+-- Whose organisation a period is: none may take the places of all others with names below its domain.
+ALTER TABLE pepsi.dmarc_period ADD COLUMN org text NOT NULL DEFAULT '' CHECK (octet_length(org) <= 253);
+UPDATE pepsi.dmarc_period SET org = domain;
+CREATE INDEX dmarc_period_org ON pepsi.dmarc_period (org) WHERE outcome IS NULL;

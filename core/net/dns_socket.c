@@ -211,7 +211,7 @@ int dns_socket_open(struct flight *f, bool tcp)
 	f->out = f->in_n = f->in_size = 0;
 	f->forged = 0;
 	f->heard = false;
-	if (at->loopback && !f->tcp)
+	if (at->loopback && !f->tcp && f->d->s.reuse)
 		return wire_open(f, at);
 	if (at->local) {
 		f->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

@@ -269,7 +269,7 @@ static int setup(void **st)
 	lab.base = event_base_new();
 	lab.s = (struct net_dns_settings){ .timeout_us = TIMEOUT_MS * 1000, .attempts = 2, .lookup_us = 2 * US_PER_S,
 		.message_us = 20 * US_PER_S, .max_queries = 40, .max_in_flight = 50, .cache_octets = 1 << 20, .cache_entries = 100,
-		.max_ttl = 86400, .max_negative_ttl = 3600, .n_servers = SERVERS };
+		.max_ttl = 86400, .max_negative_ttl = 3600, .n_servers = SERVERS, .reuse = true };
 	for (unsigned i = 0; i < SERVERS; i++) {
 		fake_open(&lab.fake[i]);
 		set_server(i, lab.fake[i].port);
