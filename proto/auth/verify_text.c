@@ -267,7 +267,9 @@ static void json_dmarc(struct buf *out, const struct verify *v)
 		buf_addc(out, ']');
 	}
 	put_text(out, "policy", dmarc_policy_name(c->policy));
-	put_text(out, "disposition", dmarc_policy_name(disposition(v)));
+	put_text(out, "disposition", dmarc_policy_name(d->disposition));
+	if (v->has_applied)
+		put_text(out, "applied", dmarc_policy_name(v->applied));
 	put_text(out, "organizational_domain", c->walk.org);
 	put_text(out, "policy_domain", c->walk.policy_domain);
 	if (d->record) {
