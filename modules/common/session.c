@@ -434,6 +434,11 @@ static void wake(struct session *s)
 		s->env->host->event_arm(s->ev, 0, 0);
 }
 
+bool session_is_ready(const struct session *s)
+{
+	return s->state == SESSION_TALKING && s->ready;
+}
+
 int session_send(struct session *s, struct smtp_client_msg *m)
 {
 	if (s->state != SESSION_TALKING || !s->ready || smtp_client_send(s->c, m))

@@ -80,6 +80,8 @@ void session_env_done(struct session_env *env);
 void session_own(struct session *s, session_fn fn, void *arg);
 /* msg: for whom it works from now on; NULL: for none. */
 void session_for(struct session *s, struct pepsi_msg *msg);
+/* Does it wait for a message? */
+bool session_is_ready(const struct session *s);
 /* After SESSION_READY only. m is the caller's, unchanged until SESSION_DONE. -1: it cannot take it; DONE does not come. */
 int session_send(struct session *s, struct smtp_client_msg *m);
 /* Ends it as if the connection were lost, why being the reason: DONE follows when a message was under way, then OVER. */
