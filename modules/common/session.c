@@ -185,7 +185,6 @@ static void facts_of_tls(struct session *s)
 {
 	s->facts.tls = true;
 	s->facts.pkix_error = hop_tls_error(s->tls);
-	s->facts.chain = hop_tls_chain(s->tls);
 	s->facts.tls_text = hop_tls_describe(s->tls);
 }
 
@@ -258,6 +257,10 @@ static void ready(struct session *s)
 		s->may_tls = false; /* asked once: refused, it goes on in plain text, and the owner sees that */
 		if (smtp_client_starttls(s->c) == 0)
 			return;
+	}
+	if (!s->fn) { /* nobody's any more: it was in the middle of a RSET */
+		smtp_client_quit(s->c);
+		return;
 	}
 	s->ready = true;
 	s->since = now_ms(s);
@@ -455,7 +458,8 @@ void session_quit(struct session *s)
 		return;
 	s->fn = NULL;
 	s->msg = NULL;
-	if (s->state != SESSION_TALKING || smtp_client_quit(s->c)) {
+	enum smtp_phase phase = s->state == SESSION_TALKING ? smtp_client_phase(s->c) : SMTP_PHASE_CONNECT;
+	if ((phase != SMTP_PHASE_IDLE && phase != SMTP_PHASE_RSET) || (smtp_client_quit(s->c) && !s->facts.greeted)) {
 		session_free(s);
 		return;
 	}
@@ -478,8 +482,10 @@ bool session_at_dot(const struct session *s)
 	return s->state == SESSION_TALKING && smtp_client_phase(s->c) == SMTP_PHASE_DOT && !smtp_client_out(s->c, seg);
 }
 
-const struct session_facts *session_facts(const struct session *s)
+const struct session_facts *session_facts(struct session *s)
 {
+	/* asked for anew: a ticket that comes behind the handshake makes OpenSSL copy the session, and free what was there */
+	s->facts.chain = s->facts.tls ? hop_tls_chain(s->tls) : NULL;
 	return &s->facts;
 }
 

@@ -59,7 +59,7 @@ struct session_facts {
 	bool tls_failed;           /* it did not: the connection is over */
 	unsigned caps;             /* SMTP_CAP_* of the last EHLO */
 	int pkix_error;            /* with tls: X509_V_OK or X509_V_ERR_… of the certificate, for `name` */
-	const struct stack_st_X509 *chain; /* with tls: what it showed; lives as long as the session */
+	const struct stack_st_X509 *chain; /* with tls: what it showed; until control goes back to the loop */
 	const char *tls_text;      /* with tls: version and cipher, else "" */
 	unsigned messages;         /* handed over to it so far */
 };
@@ -89,7 +89,7 @@ void session_give_up(struct session *s, const char *why);
 /* Is it in the middle of handing over a message, with nothing left to do but to wait for the last reply? Cutting it here may double the mail. */
 bool session_at_dot(const struct session *s);
 
-const struct session_facts *session_facts(const struct session *s);
+const struct session_facts *session_facts(struct session *s);
 /* The engine's: what the peer takes at most. */
 const struct smtp_client *session_engine(const struct session *s);
 /* After SESSION_OVER. Lives as long as the session. */

@@ -1,7 +1,6 @@
 /* One message from process() to complete(): look-ups, waiting, results, the end. What happens on the wire is line.c's. */
 #include "internet.h"
 
-#include "proto/mail/header.h"
 #include "say.h"
 
 #include <stdio.h>
@@ -184,14 +183,6 @@ static void look_up(struct delivery *d, dns_evaluate_fn eval, void *arg, lookup_
 		fn(d, -1);
 }
 
-/* "TLS-Required: No" (RFC 8689 §5): once, and saying just that; else it is not there. */
-static bool tls_optional(struct str headers)
-{
-	struct mail_field f;
-	return mail_field_count(headers, STR("TLS-Required"), 2) == 1 && mail_field_find(headers, STR("TLS-Required"), 0, &f) == 0 &&
-	    str_ieq(str_trim(f.value), STR("No"));
-}
-
 static bool allocate(struct delivery *d)
 {
 	size_t n = d->m.n_rcpts;
@@ -234,7 +225,7 @@ int32_t delivery_begin(struct worker *w, struct pepsi_msg *msg)
 		d->todo[i] = true;
 	d->loaded_at = w->host->mono_ms();
 	d->m.content = smtp_content_scan(d->m.headers, d->m.body);
-	d->tls_optional = !d->m.require_tls && tls_optional(d->m.headers);
+	d->optional = !d->m.require_tls && tls_optional(d->m.headers);
 	d->route = (struct route){ .domain = str_from(d->domain), .ipv4 = set->ipv4, .ipv6 = set->ipv6, .local_ok = set->local_ok,
 		.own = set->own, .n_own = set->n_own, .own_ip = set->own_ip, .n_own_ip = set->n_own_ip, .seed = route_mix(&w->seed) };
 	rc = PEPSI_RETRY;

@@ -86,7 +86,7 @@ struct delivery {
 	const struct relay_where **where;  /* of each result */
 	const char **how;                  /* "host=… ip=… tls=…": for the log */
 	char domain[DNS_NAME_MAX + 3];     /* folded; or an address literal */
-	bool tls_optional;                 /* TLS-Required: No */
+	bool optional;                     /* TLS-Required: No */
 	struct dns_answers *answers;
 	struct lookup *look;
 	struct route route;

@@ -67,7 +67,7 @@ void line_quit(struct line *l)
 /* Is another offer within this attempt harmless and of use? Not where the message may have arrived (RFC 1047). */
 static bool may_go_on(const struct smtp_result *r)
 {
-	return relay_judge(r) == RELAY_RETRY && !(r->outcome == SMTP_OUT_LOST && r->phase == SMTP_PHASE_DOT);
+	return relay_judge(r) == RELAY_RETRY && !r->maybe;
 }
 
 static bool lost(const struct smtp_result *r)
@@ -242,13 +242,21 @@ static void message_over(struct line *l)
 static void send_part(struct line *l)
 {
 	struct delivery *d = l->d;
-	size_t n = 0;
+	const struct smtp_client *engine = session_engine(l->s);
+	size_t n = 0, most = smtp_client_limits(engine).rcpt_max;
+	if (smtp_client_full(engine)) { /* RFC 9422 §4.1: it takes no more over this session */
+		struct route_address a = l->ip;
+		drop_session(l, true);
+		if (!connect_to(l, &a))
+			next(l);
+		return;
+	}
 	if (!l->room) {
 		l->room = d->m.n_rcpts < RCPTS_MAX ? d->m.n_rcpts : RCPTS_MAX;
 		l->rcpts = calloc(l->room, sizeof *l->rcpts);
 		l->idx = calloc(l->room, sizeof *l->idx);
 	}
-	for (size_t i = 0; l->rcpts && l->idx && i < d->m.n_rcpts && n < l->room; i++)
+	for (size_t i = 0; l->rcpts && l->idx && i < d->m.n_rcpts && n < l->room && (!most || n < most); i++)
 		if (d->todo[i] && !d->asked[i]) {
 			d->asked[i] = true;
 			l->rcpts[n] = d->m.rcpts[i];
@@ -354,8 +362,13 @@ static void on_session(void *arg, struct session *s, enum session_event ev)
 	struct line *l = arg;
 	switch (ev) {
 	case SESSION_READY:
-		if (!l->d)
-			return; /* idle: queue.c knows */
+		if (!l->d) { /* idle: queue.c knows */
+			if (smtp_client_full(session_engine(s))) {
+				queue_over(l, NULL);
+				line_quit(l);
+			}
+			return;
+		}
 		if (l->judged)
 			send_part(l);
 		else
@@ -371,7 +384,6 @@ static void on_session(void *arg, struct session *s, enum session_event ev)
 		line_quit(l);
 		return;
 	case SESSION_OVER:
-		(void)s;
 		over(l);
 		return;
 	}

@@ -49,7 +49,7 @@ unsigned plan_make(struct delivery *d)
 	for (unsigned i = 0; i < d->n_hosts; i++) {
 		struct plan_host *h = &d->host[i];
 		h->rules = (struct tls_rules){ .site = site, .dane = d->w->set.dane ? h->dane.status : DANE_NONE, .mx_secure = d->route.mx_secure,
-			.requiretls = d->m.require_tls, .optional = d->tls_optional };
+			.requiretls = d->m.require_tls, .optional = d->optional };
 		tls_need(&h->rules, &h->need);
 		usable += d->route.host[i].state == ROUTE_HOST_USED && h->need.usable;
 	}
