@@ -1285,12 +1285,12 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$ SELECT to_tim
 CREATE FUNCTION pepsi.delivery_seconds(p_time timestamptz) RETURNS bigint
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$ SELECT coalesce(extract(epoch FROM p_time)::bigint, 0) $$;
 
--- What is known of a domain's policy; no row: nothing. That it is asked for is noted, about once an hour. Times without value are 0.
-CREATE FUNCTION pepsi.sts_policy_get(p_domain text, OUT id text, OUT body text, OUT fetched bigint, OUT failed bigint, OUT failures integer, OUT result text,
+-- What is known of a domain's policy; no row: nothing. p_used: for mail, which is noted about once an hour. Times without value are 0.
+CREATE FUNCTION pepsi.sts_policy_get(p_domain text, p_used boolean, OUT id text, OUT body text, OUT fetched bigint, OUT failed bigint, OUT failures integer, OUT result text,
     OUT why text) RETURNS SETOF record
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    UPDATE pepsi.sts_policy s SET used_at = now() WHERE s.domain = p_domain AND s.used_at < now() - interval '1 hour';
+    UPDATE pepsi.sts_policy s SET used_at = now() WHERE p_used AND s.domain = p_domain AND s.used_at < now() - interval '1 hour';
     RETURN QUERY SELECT s.id, s.body, pepsi.delivery_seconds(s.fetched_at), pepsi.delivery_seconds(s.failed_at), s.failures, s.result, s.why
         FROM pepsi.sts_policy s WHERE s.domain = p_domain;
 END $$;
