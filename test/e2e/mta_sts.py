@@ -357,10 +357,9 @@ def crowd(t):
     # killed
     old = s.children()[0]
     os.kill(old, signal.SIGKILL)
-    pepsi.wait_for("another child", lambda: s.children() and s.children()[0] != old and s.log().count("event=fetch-ready") == 2, 60)
+    pepsi.wait_for("another child", lambda: [p for p in s.children() if p != old] and s.log().count("event=fetch-ready") == 2, 60)
     pepsi.check(s.fetch("slow.test")["result"] == "ok", "after its death")
     # a reload makes a new one, with the new configuration
-    old = s.children()[0]
     s.d.write_config(pepsi.maildir("init", s.d.mail) + pepsi.bounce(), more=s.section.replace("FETCH = yes", "FETCH = auto"))
     s.d.cli("reload")
     pepsi.wait_for("there is none without a stage that wants it", lambda: not s.children(), 60)
