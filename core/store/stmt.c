@@ -178,7 +178,6 @@ const struct stmt stmts[STMT_N] = {
 	[STMT_DMARC_SUMMARY] = { "dmarc_received_summary", "SELECT pepsi.dmarc_received_summary($1::text::jsonb)::text" },
 	[STMT_DMARC_ENQUEUE] = { "dmarc_enqueue", "SELECT coalesce((pepsi.dmarc_enqueue($1::bigint, $2::text, $3::text, $4::text, $5::text[], $6::bytea[],"
 	    " $7::bytea, $8::text::jsonb, $9::boolean))[1], 0)" },
-	    " $7::bytea, $8::text::jsonb))[1], 0)" },
 	[STMT_STS_LIST] = { "sts_list", "SELECT pepsi.sts_policy_list($1::text::jsonb)::text" },
 	[STMT_STS_PUT] = { "sts_put", "SELECT 'true' FROM (SELECT $1::text::jsonb) t(j), LATERAL pepsi.sts_policy_put(j ->> 'domain', j ->> 'id', j ->> 'mode', j ->> 'body',"
 	    " (j ->> 'fetched')::bigint, (j ->> 'expires')::bigint, (j ->> 'due')::bigint)" },
