@@ -341,6 +341,18 @@ static const struct pepsi_option pepsi_dns[] = {
 	BOOL("RANDOM_CASE", 0, "NO", "mix the case of names in queries: more for a forger to guess; for resolvers that repeat questions as they were"),
 };
 
+static const struct pepsi_option pepsi_mta_sts[] = {
+	CHOICE("FETCH", 0, "auto", "auto yes no", "run the child process that fetches policies of MTA-STS (RFC 8461); auto: where a stage runs pepsi-stage-relay-to-internet"),
+	STRING("USER", 0, NULL, "account of that child when started as root; default: pepsi-fetch, or nobody"),
+	PATH("CA_FILE", 0, NULL, "authorities, PEM, that certificates of policy servers must lead to; default: the system's"),
+	LIST("ALLOW_NETWORKS", SCHEMA_F_NETWORKS | PEPSI_OPTF_FILE_ONLY, NULL, NULL, "networks that are connected to although they are no part of the public Internet, or our "
+	    "own: for laboratories, and 64:ff9b::/96 where IPv4 is reached through NAT64. Whoever can write to the DNS reaches what stands here"),
+	INT("PORT", PEPSI_OPTF_FILE_ONLY, "443", 1, 65535, "port of policy servers; another than 443 is for laboratories"),
+	DURATION("FETCH_TIMEOUT", 0, "10 s", 1, 60, "longest time for one policy, from the connection to the last octet (RFC 8461 3.3 suggests a minute; mail waits for it)"),
+	INT("FETCHES", 0, "20", 1, 500, "policies fetched at once"),
+	INT("WAITING", 0, "1000", 1, 100000, "domains that may wait for that; more are told to come again"),
+};
+
 static const struct pepsi_option stage[] = {
 	STRING("PROGRAM", PEPSI_OPTF_REQUIRED, NULL, "name of the stage module, without .so"),
 	STAGE("NEXT_STAGE", SCHEMA_F_OVERLAY, "where messages go that pass"),
@@ -372,6 +384,7 @@ static const struct schema_section sections[] = {
 	{ "pepsi-failure-bouncer", failure_bouncer, COUNT(failure_bouncer), "Bouncing of failed messages, by pepsi-failure-bouncer." },
 	{ "pepsi-dmarc", pepsi_dmarc, COUNT(pepsi_dmarc), "DMARC aggregate reports to others, by pepsi-dmarc; how those of others come in: pepsi-stage-dmarc-report(7)." },
 	{ "pepsi-dns", pepsi_dns, COUNT(pepsi_dns), "Name resolution: which resolvers are asked, how long, how often." },
+	{ "pepsi-mta-sts", pepsi_mta_sts, COUNT(pepsi_mta_sts), "Policies of MTA-STS of other domains: how they are fetched. What is known: pepsi-sts(1)." },
 	{ "stage-*", stage, COUNT(stage),
 	    "One stage each; the name behind the dash is what NEXT_STAGE and the queue call it. Fresh mail begins at init. "
 	    "A module's own options stand beside these." },

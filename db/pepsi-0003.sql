@@ -1,0 +1,2 @@
+-- pepsi-0003.sql: delivery to other sites, and what is known about them.
+
