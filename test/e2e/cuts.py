@@ -9,24 +9,19 @@ import hops
 import pepsi
 from certs import Authority
 
-MESSAGES = 24       # under way at a time
+MESSAGES = 160      # under way at a time: each that failed waits for a second or two
 RCPTS = ("one", "two")
 
 
 class Cuts:
     """Hands out a cut to each connection until each place was reached once; what a connection did not come to goes to a later one."""
 
-    def __init__(self, places):
+    def __init__(self, sink, places):
         self.todo, self.given, self.done = list(reversed(places)), {}, set()
-        self.places, self.sink, self.on = len(places), None, True
+        self.places, self.sink, self.on = len(places), sink, True
 
     def plan(self, connection):
-        if not self.todo:
-            for c, place in list(self.given.items()):
-                if c.ended:
-                    del self.given[c]
-                    if c.why not in ("cut-in", "cut-out"):
-                        self.todo.append(place)
+        """Called with the sink's lock held."""
         if self.on and self.todo:
             place = self.todo.pop()
             self.given[connection] = place
@@ -36,10 +31,19 @@ class Cuts:
                 connection.wire.cut_out = place[1]
 
     def reached(self):
-        for c, place in list(self.given.items()):
-            if c.ended and c.why in ("cut-in", "cut-out"):
-                self.done.add(place)
-        return len(self.done)
+        """How many. Connections without a place give way to those that shall have one."""
+        with self.sink.lock:
+            for c, place in list(self.given.items()):
+                if c.ended:
+                    del self.given[c]
+                    if c.why in ("cut-in", "cut-out"):
+                        self.done.add(place)
+                    else:
+                        self.todo.append(place)
+            for c in self.sink.seen if self.todo and self.on else ():
+                if not c.ended and c not in self.given:
+                    c.wire.cut_in = c.wire.came
+            return len(self.done)
 
 
 def whole(t, way, d):
@@ -82,8 +86,9 @@ def cut_everywhere(t, make, tls=False, step=1, extensions=None):
     way.add("cut", s, options)
     d = way.start()
     came, left = whole(t, way, d)
-    pepsi.wait_for("these connections end", lambda: all(c.ended for c in s.seen), 20)
-    cuts = Cuts([("in", n) for n in range(0, came + 1, step)] + [("out", n) for n in range(1, left + 1, step)])
+    for c in s.seen:
+        c.hang_up()
+    cuts = Cuts(s, [("in", n) for n in range(0, came + 1, step)] + [("out", n) for n in range(1, left + 1, step)])
     s.plan = cuts.plan
     sent, began = {}, time.monotonic()
 

@@ -48,7 +48,11 @@ class Raw:
 
 
 class Over(Exception):
-    """The connection ends here; why."""
+    """The connection ends here; why. whole: what was being sent left to its last octet."""
+
+    def __init__(self, why, whole=False):
+        super().__init__(why)
+        self.whole = whole
 
 
 class Taken(pepsi.Received):
@@ -68,12 +72,11 @@ class Wire:
     def push(self, octets):
         if self.cut_in is not None and self.came >= self.cut_in:
             raise Over("cut-in")
-        if self.cut_out is not None and self.left + len(octets) >= self.cut_out:
-            octets = octets[:self.cut_out - self.left]
-        self.sock.sendall(octets)
-        self.left += len(octets)
+        some = octets if self.cut_out is None else octets[:max(0, self.cut_out - self.left)]
+        self.sock.sendall(some)
+        self.left += len(some)
         if self.cut_out is not None and self.left >= self.cut_out:
-            raise Over("cut-out")
+            raise Over("cut-out", len(some) == len(octets))
 
     def pull(self):
         """Octets off the wire; b"": it is over."""
@@ -153,7 +156,7 @@ class Connection:
         self.sink, self.number, self.script, self.local = sink, number, None, sock.getsockname()[0]
         self.wire, self.tls, self.sni = Wire(sock), None, None
         self.said = {False: [], True: []}    # commands in plain text, and within TLS
-        self.kept = 0
+        self.kept = self.code = 0
         self.began, self.ended, self.why = time.monotonic(), None, None
 
     def steps(self, phase, argument=""):
@@ -167,18 +170,25 @@ class Connection:
             self.said[self.tls is not None].append(line.rstrip(b"\r\n").decode("utf-8", "replace"))
             self.kept += len(line)
 
+    def hang_up(self):
+        """By another thread."""
+        try:
+            self.wire.sock.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+
     def hang(self):
         while self.wire.fill():
             self.wire.buffer = b""
         raise Over("closed")
 
     def play(self, steps, due):
-        """The steps of a phase. The code of the last reply that they gave, 0 without one."""
-        code, wire = 0, self.wire
+        """The steps of a phase. The code of the last reply that left to its end, 0 without one; self.code has it, too, when the connection ends here."""
+        wire, self.code = self.wire, 0
         for s in steps:
             if s is OK:
                 s = due
-            elif s == "hang":
+            if s == "hang":
                 self.hang()
             elif s in ("drop", "reset"):
                 raise Over(s)
@@ -188,32 +198,35 @@ class Connection:
                 except ssl.SSLError:
                     pass
                 wire.push(wire.outgoing.read())
-                continue
             elif isinstance(s, (int, float)):
                 time.sleep(s)
-                continue
-            elif isinstance(s, str):
-                s = s.encode() + b"\r\n"
-            if isinstance(s, bytes):
-                wire.send(s)
             elif isinstance(s, Raw):
                 wire.push(s.octets)
-                continue
             elif isinstance(s, Forever):
-                sent = 0
-                while sent < FOREVER:
+                for _ in range(FOREVER // len(s.octets)):
                     wire.send(s.octets)
-                    sent += len(s.octets)
                     time.sleep(s.pause)
                 raise Over("it read all that was sent for ever")
-            else:
+            elif isinstance(s, Drip):
                 for i in range(len(s.octets)):
                     wire.send(s.octets[i:i + 1])
                     time.sleep(s.pause)
-                s = s.octets
-            m = re.search(rb"(?m)^(\d\d\d)[^-]", s)
-            code = int(m.group(1)) if m else code
-        return code
+                self.said_whole(s.octets)
+            else:
+                s = s if isinstance(s, bytes) else s.encode() + b"\r\n"
+                try:
+                    wire.send(s)
+                except Over as e:
+                    if e.whole:
+                        self.said_whole(s)
+                    raise
+                self.said_whole(s)
+        return self.code
+
+    def said_whole(self, octets):
+        m = re.search(rb"(?m)^(\d\d\d)[^-][^\n]*\n", octets)
+        if m:
+            self.code = int(m.group(1))
 
     def act(self, phase, argument, due):
         return self.play(self.steps(phase, argument), due)
@@ -343,12 +356,13 @@ class Scripted(pepsi.Sink):
         m = Taken(c, sender, params, rcpts, data, chunked)
         with self.lock:
             self.messages.append(m)
-        if self.lmtp:
-            for r in rcpts:
-                m.answers[r[0]] = c.act("eod", r[0], b"250 2.0.0 delivered\r\n")
-        else:
-            code = c.act("eod", "", b"250 2.0.0 taken\r\n")
-            m.answers.update((r[0], code) for r in rcpts)
+        for r in [[r] for r in rcpts] if self.lmtp else [rcpts]:
+            c.code = 0
+            try:
+                c.act("eod", r[0][0], b"250 2.0.0 delivered\r\n" if self.lmtp else b"250 2.0.0 taken\r\n")
+            finally:
+                if c.code:
+                    m.answers.update((x[0], c.code) for x in r)
 
     # -- what came of it
     def taken(self, token, rcpt=None):
