@@ -96,7 +96,10 @@ class Aiosmtpd:
         os.mkdir(self.folder)
         program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "keep_smtpd.py")
         t.popen([signer.python("aiosmtpd"), program, str(self.port), self.folder, *(pair or ())], log=os.path.join(self.folder, "log"))
-        pepsi.wait_for("aiosmtpd listens", lambda: peers.listens(self.port), 20)
+        try:
+            pepsi.wait_for("aiosmtpd listens", lambda: peers.listens(self.port), 20)
+        except pepsi.Failed as e:
+            raise pepsi.Failed("%s: %s" % (e, self.texts()[-2000:]))
 
     def got(self):
         out = []

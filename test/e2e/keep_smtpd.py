@@ -41,7 +41,7 @@ class Server(Controller):
 
 
 if __name__ == "__main__":
-    server = Server(Keep(sys.argv[2]), hostname="127.0.0.1", port=int(sys.argv[1]))
+    server = Server(Keep(sys.argv[2]), hostname="127.0.0.1", port=int(sys.argv[1]), ready_timeout=100)
     server.pair = sys.argv[3:5]
     server.start()
     while True:
