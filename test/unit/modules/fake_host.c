@@ -23,11 +23,30 @@ static const char *conf_str(const struct pepsi_conf *cc, const char *name)
 	size_t n = strlen(name);
 	for (const char *p = c->text; p && *p; p = strchr(p, '\n') ? strchr(p, '\n') + 1 : NULL)
 		if (!strncmp(p, name, n) && p[n] == '=') {
-			char *v = c->values[c->next++ % 16];
+			char *v = c->values[c->next++ % (sizeof c->values / sizeof *c->values)];
 			snprintf(v, sizeof c->values[0], "%.*s", (int)strcspn(p + n + 1, "\n"), p + n + 1);
 			return v;
 		}
 	return o->def;
+}
+
+static int32_t conf_multi(const struct pepsi_conf *cc, const char *name, size_t i, const char **ret_name, const char **ret_value)
+{
+	struct pepsi_conf *c = (struct pepsi_conf *)(uintptr_t)cc;
+	size_t n = strlen(option(c, name)->name) - 1;
+	for (const char *p = c->text; p && *p; p = strchr(p, '\n') ? strchr(p, '\n') + 1 : NULL) {
+		size_t len = strcspn(p, "=\n");
+		if (len <= n || strncmp(p, name, n) || i--)
+			continue;
+		char *k = c->values[c->next++ % (sizeof c->values / sizeof *c->values)];
+		char *v = c->values[c->next++ % (sizeof c->values / sizeof *c->values)];
+		snprintf(k, sizeof c->values[0], "%.*s", (int)len, p);
+		snprintf(v, sizeof c->values[0], "%.*s", (int)strcspn(p + len + 1, "\n"), p + len + 1);
+		*ret_name = k;
+		*ret_value = v;
+		return PEPSI_OK;
+	}
+	return PEPSI_NONE;
 }
 
 /* "5 min" and the like, as the host parses them */
@@ -60,6 +79,10 @@ static const char *conf_stage_name(const struct pepsi_conf *c)
 
 static const char *conf_global(const struct pepsi_conf *c, const char *section, const char *name)
 {
+	if (!strcmp(section, "pepsi") && !strcmp(name, "STATE_DIR"))
+		return "/state";
+	if (!strcmp(section, "token-office") && !strcmp(name, "CLIENT_ID"))
+		return "us";
 	return !strcmp(section, "pepsi") && !strcmp(name, "HOSTNAME") ? c->hostname : NULL;
 }
 
@@ -301,6 +324,7 @@ static int32_t more_waiting(struct pepsi_msg *m)
 }
 
 const struct pepsi_host fake_host = { .abi = PEPSI_ABI_OF(struct pepsi_host), .conf_str = conf_str, .conf_int = conf_int,
+	.conf_multi = conf_multi,
 	.conf_stage_name = conf_stage_name, .conf_global = conf_global, .report = report, .id = id, .received_at = received_at,
 	.mail_from = mail_from, .n_rcpt = n_rcpt, .rcpt = rcpt, .state = state, .state_get = state_get,
 	.next_stage = next_stage, .bounce_stage = bounce_stage, .lifetime_left = lifetime_left,
