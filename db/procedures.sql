@@ -1275,3 +1275,163 @@ LANGUAGE sql STABLE AS $$
     FROM pepsi.workqueue w
     WHERE w.status IN ('failed', 'timeout') AND w.status::text = ANY (p_statuses) AND lower(w.stage) <> lower(p_stage)
 $$;
+
+-- ---------------------------------------------------------------------------------------------- other domains and their hosts
+-- All run with the owner's rights: nobody has a privilege on the tables. Times are seconds since 1970, null for none.
+
+CREATE FUNCTION pepsi.delivery_time(p_seconds bigint) RETURNS timestamptz
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$ SELECT to_timestamp(nullif(p_seconds, 0)) $$;
+
+CREATE FUNCTION pepsi.delivery_seconds(p_time timestamptz) RETURNS bigint
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$ SELECT coalesce(extract(epoch FROM p_time)::bigint, 0) $$;
+
+-- What is known of a domain's policy; no row: nothing. p_used: for mail, which is noted about once an hour. Times without value are 0.
+CREATE FUNCTION pepsi.sts_policy_get(p_domain text, p_used boolean, OUT id text, OUT body text, OUT fetched bigint, OUT failed bigint, OUT failures integer, OUT result text,
+    OUT why text) RETURNS SETOF record
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    UPDATE pepsi.sts_policy s SET used_at = now() WHERE p_used AND s.domain = p_domain AND s.used_at < now() - interval '1 hour';
+    RETURN QUERY SELECT s.id, s.body, pepsi.delivery_seconds(s.fetched_at), pepsi.delivery_seconds(s.failed_at), s.failures, s.result, s.why
+        FROM pepsi.sts_policy s WHERE s.domain = p_domain;
+END $$;
+
+-- A policy was fetched: it stands for the one before, and failures are over. p_due: when to fetch it again.
+CREATE FUNCTION pepsi.sts_policy_put(p_domain text, p_id text, p_mode text, p_body text, p_fetched bigint, p_expires bigint, p_due bigint) RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    INSERT INTO pepsi.sts_policy AS s (domain, id, mode, body, fetched_at, expires_at, due_at)
+    VALUES (p_domain, p_id, p_mode, p_body, to_timestamp(p_fetched), to_timestamp(p_expires), to_timestamp(p_due))
+    ON CONFLICT (domain) DO UPDATE SET id = excluded.id, mode = excluded.mode, body = excluded.body, fetched_at = excluded.fetched_at,
+        expires_at = excluded.expires_at, due_at = excluded.due_at, failed_at = NULL, failures = 0, result = NULL, why = NULL
+    WHERE s.fetched_at IS NULL OR s.fetched_at <= excluded.fetched_at
+$$;
+
+-- A fetch failed. One that another worker has just told (p_before: the failures the caller knew of) does not count twice.
+CREATE FUNCTION pepsi.sts_policy_failed(p_domain text, p_result text, p_why text, p_at bigint, p_due bigint, p_before integer) RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    INSERT INTO pepsi.sts_policy AS s (domain, failed_at, due_at, failures, result, why)
+    VALUES (p_domain, to_timestamp(p_at), to_timestamp(p_due), 1, p_result, p_why)
+    ON CONFLICT (domain) DO UPDATE SET failed_at = excluded.failed_at, due_at = excluded.due_at, failures = greatest(s.failures, p_before + 1),
+        result = excluded.result, why = excluded.why
+    WHERE s.fetched_at IS NULL OR s.fetched_at < excluded.failed_at
+$$;
+
+-- What is known is over. Says whether there was something.
+CREATE FUNCTION pepsi.sts_policy_forget(p_domain text) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    DELETE FROM pepsi.sts_policy WHERE domain = p_domain;
+    RETURN FOUND;
+END $$;
+
+-- Domains whose policy should be fetched again before it ends (RFC 8461 §10.2), and that mail went to within p_used seconds; each is given to one
+-- caller, and again after ten minutes if nothing came of it. What nobody used for so long, and holds no longer, goes.
+CREATE FUNCTION pepsi.sts_policy_due(p_limit integer, p_used bigint) RETURNS SETOF text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    DELETE FROM pepsi.sts_policy s WHERE s.domain = ANY (ARRAY(SELECT d.domain FROM pepsi.sts_policy d WHERE d.used_at < now() - make_interval(secs => p_used)
+        AND coalesce(d.expires_at, d.failed_at + interval '1 day') < now() LIMIT 1000 FOR UPDATE SKIP LOCKED));
+    RETURN QUERY UPDATE pepsi.sts_policy s SET due_at = now() + interval '10 minutes' WHERE s.domain = ANY (ARRAY(
+        SELECT d.domain FROM pepsi.sts_policy d WHERE d.id IS NOT NULL AND d.due_at <= now() AND d.expires_at > now()
+            AND d.used_at >= now() - make_interval(secs => p_used) ORDER BY d.due_at LIMIT p_limit FOR UPDATE SKIP LOCKED)) RETURNING s.domain;
+END $$;
+
+-- {"domain": d, "limit": n}: for people, those with failures first.
+CREATE FUNCTION pepsi.sts_policy_list(p jsonb) RETURNS jsonb
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce(jsonb_agg(jsonb_strip_nulls(jsonb_build_object('domain', w.domain, 'mode', w.mode, 'id', w.id, 'fetched', extract(epoch FROM w.fetched_at)::bigint,
+        'expires', extract(epoch FROM w.expires_at)::bigint, 'holds', w.expires_at > now(), 'due', extract(epoch FROM w.due_at)::bigint,
+        'failed', extract(epoch FROM w.failed_at)::bigint, 'failures', w.failures, 'result', w.result, 'why', w.why,
+        'used', extract(epoch FROM w.used_at)::bigint, 'policy', CASE WHEN p ->> 'domain' IS NOT NULL THEN w.body END,
+        'best', d.best, 'best_at', extract(epoch FROM d.best_at)::bigint, 'last', d.last, 'last_at', extract(epoch FROM d.last_at)::bigint,
+        'weaker', d.told IS NOT NULL)) ORDER BY w.failures > 0 DESC, w.domain), '[]')
+    FROM (SELECT * FROM pepsi.sts_policy s WHERE p ->> 'domain' IS NULL OR s.domain = p ->> 'domain'
+        ORDER BY s.failures > 0 DESC, s.domain LIMIT (p ->> 'limit')::integer) w LEFT JOIN pepsi.destination_security d ON d.domain = w.domain
+$$;
+
+-- What is known of addresses: those that changed last, p_limit at most.
+CREATE FUNCTION pepsi.dns_address_load(p_limit integer, OUT address text, OUT host text, OUT expires bigint, OUT ok bigint, OUT failed bigint, OUT failures integer,
+    OUT until bigint, OUT why text) RETURNS SETOF record
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT host(a.address), a.host, pepsi.delivery_seconds(a.expires_at), pepsi.delivery_seconds(a.ok_at), pepsi.delivery_seconds(a.failed_at), a.failures,
+        pepsi.delivery_seconds(a.until_at), coalesce(a.why, '')
+    FROM pepsi.dns_address a WHERE a.changed_at > now() - interval '7 days' ORDER BY a.changed_at DESC LIMIT p_limit
+$$;
+
+-- What workers learned, as parallel arrays, an address once. Of two that know different things the later event counts. What was not touched for
+-- thirty days goes on the way.
+CREATE FUNCTION pepsi.dns_address_put(p_address text[], p_host text[], p_expires bigint[], p_ok bigint[], p_failed bigint[], p_failures integer[],
+    p_until bigint[], p_why text[]) RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    DELETE FROM pepsi.dns_address WHERE address = ANY (ARRAY(SELECT address FROM pepsi.dns_address WHERE changed_at < now() - interval '30 days' LIMIT 1000
+        FOR UPDATE SKIP LOCKED));
+    INSERT INTO pepsi.dns_address AS o (address, host, expires_at, ok_at, failed_at, failures, until_at, why, changed_at)
+    SELECT address::inet, host, pepsi.delivery_time(expires), pepsi.delivery_time(ok), pepsi.delivery_time(failed), failures, pepsi.delivery_time(until),
+        nullif(why, ''), now()
+    FROM unnest(p_address, p_host, p_expires, p_ok, p_failed, p_failures, p_until, p_why) t(address, host, expires, ok, failed, failures, until, why)
+    ORDER BY address::inet
+    ON CONFLICT (address) DO UPDATE SET host = excluded.host, expires_at = excluded.expires_at, ok_at = greatest(o.ok_at, excluded.ok_at),
+        failed_at = greatest(o.failed_at, excluded.failed_at), failures = excluded.failures, until_at = excluded.until_at, why = coalesce(excluded.why, o.why),
+        changed_at = now()
+    WHERE greatest(excluded.ok_at, excluded.failed_at) >= coalesce(greatest(o.ok_at, o.failed_at), '-infinity')
+$$;
+
+-- {"limit": n, "host": h}: for people, those that fail first.
+CREATE FUNCTION pepsi.dns_address_list(p jsonb) RETURNS jsonb
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce(jsonb_agg(jsonb_strip_nulls(jsonb_build_object('address', host(w.address), 'host', w.host, 'expires', extract(epoch FROM w.expires_at)::bigint,
+        'ok', extract(epoch FROM w.ok_at)::bigint, 'failed', extract(epoch FROM w.failed_at)::bigint, 'failures', w.failures,
+        'until', extract(epoch FROM w.until_at)::bigint, 'why', w.why)) ORDER BY w.failures DESC, w.host, w.address), '[]')
+    FROM (SELECT * FROM pepsi.dns_address a WHERE p ->> 'host' IS NULL OR a.host = lower(p ->> 'host')
+        ORDER BY a.failures DESC, a.host, a.address LIMIT (p ->> 'limit')::integer) w
+$$;
+
+-- How a domain was protected so far; no row: not known.
+CREATE FUNCTION pepsi.destination_security_get(p_domain text, OUT best text, OUT best_at bigint, OUT last text, OUT last_at bigint, OUT told text,
+    OUT told_at bigint) RETURNS SETOF record
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT s.best, pepsi.delivery_seconds(s.best_at), s.last, pepsi.delivery_seconds(s.last_at), coalesce(s.told, 'unknown'), pepsi.delivery_seconds(s.told_at)
+    FROM pepsi.destination_security s WHERE s.domain = p_domain
+$$;
+
+-- As parallel arrays, a domain once; told is "unknown" for none. A later sight of a domain counts. What was not touched for a year goes on the way.
+CREATE FUNCTION pepsi.destination_security_put(p_domain text[], p_best text[], p_best_at bigint[], p_last text[], p_last_at bigint[], p_told text[],
+    p_told_at bigint[]) RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    DELETE FROM pepsi.destination_security WHERE domain = ANY (ARRAY(SELECT domain FROM pepsi.destination_security WHERE last_at < now() - interval '365 days'
+        LIMIT 1000 FOR UPDATE SKIP LOCKED));
+    INSERT INTO pepsi.destination_security AS o (domain, best, best_at, last, last_at, told, told_at)
+    SELECT domain, best, to_timestamp(best_at), last, to_timestamp(last_at), nullif(told, 'unknown'), CASE WHEN told <> 'unknown' THEN to_timestamp(told_at) END
+    FROM unnest(p_domain, p_best, p_best_at, p_last, p_last_at, p_told, p_told_at) t(domain, best, best_at, last, last_at, told, told_at)
+    ORDER BY domain
+    ON CONFLICT (domain) DO UPDATE SET best = excluded.best, best_at = excluded.best_at, last = excluded.last, last_at = excluded.last_at, told = excluded.told,
+        told_at = excluded.told_at
+    WHERE excluded.last_at >= o.last_at
+$$;
+
+-- {"limit": n, "domain": d, "weaker": true}: for people, those that are weaker than they were first.
+CREATE FUNCTION pepsi.destination_security_list(p jsonb) RETURNS jsonb
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce(jsonb_agg(jsonb_strip_nulls(jsonb_build_object('domain', w.domain, 'best', w.best, 'best_at', extract(epoch FROM w.best_at)::bigint, 'last', w.last,
+        'last_at', extract(epoch FROM w.last_at)::bigint, 'weaker', w.told IS NOT NULL, 'told_at', extract(epoch FROM w.told_at)::bigint))
+        ORDER BY w.told_at DESC NULLS LAST, w.domain), '[]')
+    FROM (SELECT * FROM pepsi.destination_security s WHERE (p ->> 'domain' IS NULL OR s.domain = p ->> 'domain')
+        AND (NOT coalesce((p ->> 'weaker')::boolean, false) OR s.told IS NOT NULL) ORDER BY s.told_at DESC NULLS LAST, s.domain LIMIT (p ->> 'limit')::integer) w
+$$;
+
+-- Forgets the best a domain has shown: what it shows now is right. Says whether something was known.
+CREATE FUNCTION pepsi.destination_security_forget(p_domain text) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    DELETE FROM pepsi.destination_security WHERE domain = p_domain;
+    RETURN FOUND;
+END $$;
+
+-- For status and metrics: policies that hold, of these enforced, domains whose fetch fails, domains weaker than they were, addresses that fail.
+CREATE FUNCTION pepsi.delivery_counts() RETURNS bigint[]
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT ARRAY[(SELECT count(*) FROM pepsi.sts_policy WHERE expires_at > now()),
+        (SELECT count(*) FROM pepsi.sts_policy WHERE expires_at > now() AND mode = 'enforce'),
+        (SELECT count(*) FROM pepsi.sts_policy WHERE failures > 0 AND failed_at > now() - interval '2 days'),
+        (SELECT count(*) FROM pepsi.destination_security WHERE told IS NOT NULL),
+        (SELECT count(*) FROM pepsi.dns_address WHERE failures > 0 AND until_at > now() - interval '1 hour')]
+$$;

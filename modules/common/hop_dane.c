@@ -1,28 +1,9 @@
 /* host->resolve() under evaluators, and DANE for one host that an operator named. */
 #include "hop_dane.h"
 
-#include <stdlib.h>
+#include "lookup.h"
 
 enum { ROUNDS_MAX = 16 };
-
-static struct dns_answer *answer_of(const struct pepsi_dns *a, struct str name, enum dns_type type)
-{
-	static const enum dns_status status[] = { [PEPSI_DNS_OK] = DNS_OK, [PEPSI_DNS_NODATA] = DNS_NODATA, [PEPSI_DNS_NXDOMAIN] = DNS_NXDOMAIN,
-		[PEPSI_DNS_TEMPFAIL] = DNS_TEMPFAIL };
-	if (!a || a->status == PEPSI_DNS_TEMPFAIL || a->status >= sizeof status / sizeof *status)
-		return dns_answer_fail(name, type, "the look-up failed");
-	struct dns_rr *rr = calloc(a->n_rr + 1, sizeof *rr);
-	if (!rr)
-		return NULL;
-	for (size_t i = 0; i < a->n_rr; i++) {
-		const struct pepsi_dns_rr *in = pepsi_dns_at(a, i);
-		rr[i] = (struct dns_rr){ .data = str_n(in->data.p, in->data.n), .preference = in->preference, .usage = in->usage,
-			.selector = in->selector, .matching = in->matching };
-	}
-	struct dns_answer *r = dns_answer_new(name, type, status[a->status], rr, a->n_rr, a->ttl, a->authenticated);
-	free(rr);
-	return r;
-}
 
 int hop_evaluate(const struct pepsi_host *host, struct pepsi_msg *msg, dns_evaluate_fn fn, void *arg, struct dns_answers *set)
 {
@@ -34,7 +15,7 @@ int hop_evaluate(const struct pepsi_host *host, struct pepsi_msg *msg, dns_evalu
 			char z[DNS_NAME_MAX + 1];
 			memcpy(z, name.p, name.n <= DNS_NAME_MAX ? name.n : DNS_NAME_MAX);
 			z[name.n <= DNS_NAME_MAX ? name.n : DNS_NAME_MAX] = 0;
-			struct dns_answer *a = answer_of(host->resolve(msg, z, (uint32_t)type), name, type);
+			struct dns_answer *a = lookup_answer(name, type, host->resolve(msg, z, (uint32_t)type));
 			if (!a || dns_answers_put(set, a))
 				return -1;
 		}

@@ -187,10 +187,14 @@ void hop_tls_bye(struct hop_tls *t)
 	ERR_clear_error();
 }
 
+int hop_tls_error(const struct hop_tls *t)
+{
+	return SSL_get0_peer_certificate(t->ssl) ? (int)SSL_get_verify_result(t->ssl) : X509_V_ERR_UNSPECIFIED;
+}
+
 bool hop_tls_verified(const struct hop_tls *t)
 {
-	X509 *cert = SSL_get0_peer_certificate(t->ssl);
-	return cert && SSL_get_verify_result(t->ssl) == X509_V_OK;
+	return hop_tls_error(t) == X509_V_OK;
 }
 
 const struct stack_st_X509 *hop_tls_chain(const struct hop_tls *t)

@@ -37,8 +37,11 @@ int hop_tls_write(struct hop_tls *t, const char *p, size_t n);
 void hop_tls_bye(struct hop_tls *t);
 /* Did the peer show a certificate that chains to an anchor and names the host? After the handshake. */
 bool hop_tls_verified(const struct hop_tls *t);
+/* X509_V_OK when it did, else X509_V_ERR_…: why not. After the handshake. */
+int hop_tls_error(const struct hop_tls *t);
+/* The certificates it showed, its own first; NULL: none. They live until the
+ * next hop_tls_read(): a ticket makes OpenSSL copy its session. For dane_check() (proto/relay/dane.h). */
 struct stack_st_X509;
-/* What the peer showed, its own certificate first; lives as long as the session. NULL: nothing. */
 const struct stack_st_X509 *hop_tls_chain(const struct hop_tls *t);
 /* Did it ask for our certificate and get it? */
 bool hop_tls_showed(const struct hop_tls *t);

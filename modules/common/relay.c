@@ -82,8 +82,7 @@ static void load_wishes(const struct pepsi_host *host, struct pepsi_msg *msg, st
 	m->deliver_trace = str_eq(get(host, msg, "deliver_by.trace"), STR("true"));
 }
 
-/* The row as the engine wants it. m->rcpts has room. */
-static int32_t load(const struct pepsi_host *host, struct pepsi_msg *msg, struct smtp_client_msg *m)
+int32_t relay_load(const struct pepsi_host *host, struct pepsi_msg *msg, struct smtp_client_msg *m)
 {
 	struct pepsi_str h, b, from = host->mail_from(msg), dsn;
 	int32_t r = host->headers(msg, &h);
@@ -118,8 +117,7 @@ static int32_t load(const struct pepsi_host *host, struct pepsi_msg *msg, struct
 	return PEPSI_OK;
 }
 
-/* "Too many recipients" (RFC 5321 §4.5.3.1.10), in both spellings, told from a full mailbox; or more than its LIMITS (code 0). */
-static bool too_many(const struct smtp_result *r)
+bool relay_too_many(const struct smtp_result *r)
 {
 	if (r->outcome != SMTP_OUT_TRANSIENT || r->phase != SMTP_PHASE_RCPT || (r->code && r->code != 452 && r->code != 552))
 		return false;
@@ -135,7 +133,7 @@ static void rounds(struct relay *r, const struct pepsi_host *host, struct pepsi_
 	while (rep->used) {
 		size_t n = 0, ok = 0;
 		for (size_t i = 0; i < m->n_rcpts; i++) {
-			n += too_many(&m->rcpts[i].result);
+			n += relay_too_many(&m->rcpts[i].result);
 			ok += m->rcpts[i].result.outcome == SMTP_OUT_OK;
 		}
 		if (!n || !ok || hop_now_ms() >= until)
@@ -151,7 +149,7 @@ static void rounds(struct relay *r, const struct pepsi_host *host, struct pepsi_
 			struct smtp_result *res = &m->rcpts[i].result;
 			struct str copy = arena_str(texts, res->text); /* the engine's live until its next message only */
 			res->text = copy.p ? copy : STR("");
-			if (too_many(res))
+			if (relay_too_many(res))
 				some[k++] = m->rcpts[i];
 		}
 		part.rcpts = some;
@@ -159,9 +157,9 @@ static void rounds(struct relay *r, const struct pepsi_host *host, struct pepsi_
 		hop_send(rep->used, &part, until, &again);
 		k = 0;
 		for (size_t i = 0; i < m->n_rcpts; i++)
-			if (too_many(&m->rcpts[i].result)) {
+			if (relay_too_many(&m->rcpts[i].result)) {
 				m->rcpts[i].result = some[k].result;
-				taken += !too_many(&some[k++].result);
+				taken += !relay_too_many(&some[k++].result);
 			}
 		if (!taken || !again.connected)
 			break;
@@ -204,7 +202,7 @@ int32_t relay_process(void *worker, const struct pepsi_host *host, struct pepsi_
 	struct arena *texts = arena_new(TEXTS_MAX);
 	int32_t ret = PEPSI_RETRY;
 	if (m.rcpts && texts)
-		ret = load(host, msg, &m);
+		ret = relay_load(host, msg, &m);
 	if (!m.rcpts || !texts || ret != PEPSI_OK)
 		goto out;
 	rounds(r, host, msg, &m, now + (left > 2 * MARGIN_MS ? left - MARGIN_MS : left / 2), texts, &rep);

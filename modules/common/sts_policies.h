@@ -50,7 +50,8 @@ struct sts_held {
 	bool failed;                 /* the domain has a record, and its (new) policy could not be had; an older one may hold all the same */
 	enum tlsrpt_result failure;  /* then: TLSRPT_STS_POLICY_FETCH_ERROR, TLSRPT_STS_POLICY_INVALID or TLSRPT_STS_WEBPKI_INVALID */
 	char why[STS_WHY_MAX];       /* then: for people */
-	bool unknown;                /* its record could not be looked up; an older policy may hold all the same */
+	bool unknown;                /* its record could not be looked up, or its policy not be fetched for reasons of our own; what was known before holds all the
+	                              * same. Mail may go; who would rather wait tries again later */
 };
 struct sts_held *sts_held_ref(const struct sts_held *h);
 void sts_held_unref(const struct sts_held *h); /* accepts NULL */
