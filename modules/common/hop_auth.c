@@ -105,6 +105,10 @@ int hop_secret_get(const struct hop_auth *a, int64_t now, struct hop_secret *s, 
 		.mechs = a->mechs, .without_tls = a->insecure };
 	if (RAND_bytes(raw, sizeof raw) == 1 && sasl_base64_encode(str_n((const char *)raw, sizeof raw), &s->nonce) == 0)
 		ret->nonce = buf_str(&s->nonce);
+	if (!a->token_file && !ret->password.n && !a->external) {
+		buf_addz(why, "there is no password: AUTH_PASSWORD is not set, or in a file of secrets.d that the account of this stage cannot read");
+		return -1;
+	}
 	if (!a->token_file)
 		return 0;
 	buf_room(&s->token, SASL_BLOB_MAX / 2);

@@ -119,8 +119,7 @@ static void validate_auth(const struct settings *s, const struct pepsi_host *hos
 		host->report(report, "AUTH_PASSWORD", "a password and a token exclude each other");
 	if (given(s->token) && given(s->token_file))
 		host->report(report, "AUTH_TOKEN_FILE", "AUTH_TOKEN names the file already");
-	if (given(s->user) && !can)
-		host->report(report, "AUTH_USER", "AUTH_PASSWORD is missing (better in a file of secrets.d: @inline-secret@), or AUTH_TOKEN, or TLS_CERT");
+	/* AUTH_USER alone is no fault: the password may be in a file of secrets.d, which only the workers' account can read */
 	if (!given(s->user) && (given(s->password) || token))
 		host->report(report, given(s->password) ? "AUTH_PASSWORD" : given(s->token) ? "AUTH_TOKEN" : "AUTH_TOKEN_FILE", "AUTH_USER is missing: whose is it?");
 	if (given(s->mechs) && mechs_parse(s->mechs, &mechs, bad)) {
@@ -231,7 +230,7 @@ static int configure_hosts(struct relay *r, const struct settings *s, const stru
 	const char *balance = host->conf_str(conf, "BALANCE");
 	c->balance = balance && !strcmp(balance, "weight");
 	c->mx = s->mx;
-	c->backoff_max_ms = host->conf_int(conf, "HOST_BACKOFF") * 1000;
+	c->backoff_max_ms = host->conf_int(conf, "BACKOFF_MAX") * 1000;
 	return 0;
 }
 

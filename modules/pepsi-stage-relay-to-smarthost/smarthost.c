@@ -9,7 +9,7 @@ static const struct pepsi_option options[] = {
 	{ "PORT", PEPSI_OPT_INT, PEPSI_OPTF_FILE_ONLY, NULL, 1, 65535, NULL, "its port; default: 587 with a sign-in, 465 with TLS = implicit, else 25" },
 	{ "BALANCE", PEPSI_OPT_CHOICE, 0, "order", 0, 0, "order weight", "of several hosts: always the first that is well, or by chance and weight" },
 	{ "MX_LOOKUP", PEPSI_OPT_BOOL, PEPSI_OPTF_FILE_ONLY, "NO", 0, 0, NULL, "HOST names a domain, whose mail exchangers (MX records) are the hosts" },
-	{ "HOST_BACKOFF", PEPSI_OPT_DURATION, 0, "5 min", 1, 86400, NULL,
+	{ "BACKOFF_MAX", PEPSI_OPT_DURATION, 0, "5 min", 1, 86400, NULL,
 	    "of several hosts: a dead one is left alone for a second, doubling with each further failure up to this" },
 	{ "TLS", PEPSI_OPT_CHOICE, PEPSI_OPTF_FILE_ONLY, NULL, 0, 0, "none may require implicit dane",
 	    "never; STARTTLS where it is offered; always, with a checked certificate; the same from the first octet (port 465); or by the host's TLSA "
