@@ -247,8 +247,8 @@ class Sources:
 
 # ------------------------------------------------------------------------------------------------------------------ SQL
 def sql_clean(text):
-    """Without comments, and without the functions of DMARC reports, whose JSON goes to and from pepsi-dmarc."""
-    text = re.sub(r"(?ms)^CREATE FUNCTION pepsi\.dmarc_.*?^(END )?\$\$;$", "", text)
+    """Without comments, and without functions whose JSON goes to and from pepsi-dmarc and pepsi-sts."""
+    text = re.sub(r"(?ms)^CREATE FUNCTION pepsi\.(?:dmarc_|(?:sts_policy|dns_address|destination_security)_list\().*?^(END )?\$\$;$", "", text)
     return re.sub(r"--[^\n]*", "", text)
 
 
