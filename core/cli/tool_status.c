@@ -169,6 +169,10 @@ static void print_dmarc(struct json_object *ingress)
 	if (json_object_object_get_ex(ingress, "dmarc_counts", &o) && json_object_is_type(o, json_type_object) && json_object_object_get_ex(o, "on", &on) &&
 	    json_object_get_boolean(on))
 		print_counts("reports", o, keys, sizeof keys / sizeof *keys);
+	static const char *const single[] = { "kept", "refused", "lost", "waiting" };
+	if (json_object_object_get_ex(ingress, "dmarc_failures", &o) && json_object_is_type(o, json_type_object) && json_object_object_get_ex(o, "on", &on) &&
+	    json_object_get_boolean(on))
+		print_counts("failures", o, single, sizeof single / sizeof *single);
 }
 
 static void print_dns(struct json_object *dns)

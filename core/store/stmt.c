@@ -164,7 +164,11 @@ const struct stmt stmts[STMT_N] = {
 	[STMT_GREYLIST_SWEEP] = { "greylist_sweep", "SELECT pepsi.greylist_sweep($1::integer)::bigint" },
 	[STMT_QUEUE_ROWS] = { "queue_rows", "SELECT pepsi.queue_rows()" },
 	[STMT_DMARC_TALLY_PUT] = { "dmarc_tally_put", "SELECT pepsi.dmarc_tally_put($1::text, $2::bigint, $3::integer, $4::integer, $5::timestamptz[],"
-	    " $6::timestamptz[], $7::text[], $8::text[], $9::text[], $10::bigint[])" },
+	    " $6::timestamptz[], $7::text[], $8::text[], $9::text[], $10::text[], $11::bigint[])" },
+	[STMT_DMARC_FAILURE_PUT] = { "dmarc_failure_put", "SELECT pepsi.dmarc_failure_put($1::text, $2::bigint, $3::integer, $4::integer, $5::timestamptz[],"
+	    " $6::text[], $7::text[], $8::text[], $9::bytea[])" },
+	[STMT_DMARC_FAILURES] = { "dmarc_failures", "SELECT pepsi.dmarc_failures($1::text::jsonb)::text" },
+	[STMT_DMARC_FAILURE_SUMMARY] = { "dmarc_failure_summary", "SELECT pepsi.dmarc_failure_summary($1::text::jsonb)::text" },
 	[STMT_DMARC_DUE] = { "dmarc_due", "SELECT pepsi.dmarc_due($1::text::jsonb)::text" },
 	[STMT_DMARC_ROWS] = { "dmarc_rows", "SELECT pepsi.dmarc_rows($1::text::jsonb)::text" },
 	[STMT_DMARC_DONE] = { "dmarc_done", "SELECT pepsi.dmarc_done($1::text::jsonb)::text" },
@@ -173,7 +177,7 @@ const struct stmt stmts[STMT_N] = {
 	[STMT_DMARC_SWEEP] = { "dmarc_sweep", "SELECT pepsi.dmarc_sweep($1::text::jsonb)::text" },
 	[STMT_DMARC_SUMMARY] = { "dmarc_received_summary", "SELECT pepsi.dmarc_received_summary($1::text::jsonb)::text" },
 	[STMT_DMARC_ENQUEUE] = { "dmarc_enqueue", "SELECT coalesce((pepsi.dmarc_enqueue($1::bigint, $2::text, $3::text, $4::text, $5::text[], $6::bytea[],"
-	    " $7::bytea, $8::text::jsonb))[1], 0)" },
+	    " $7::bytea, $8::text::jsonb, $9::boolean))[1], 0)" },
 	[STMT_STS_LIST] = { "sts_list", "SELECT pepsi.sts_policy_list($1::text::jsonb)::text" },
 	[STMT_STS_PUT] = { "sts_put", "SELECT 'true' FROM (SELECT $1::text::jsonb) t(j), LATERAL pepsi.sts_policy_put(j ->> 'domain', j ->> 'id', j ->> 'mode', j ->> 'body',"
 	    " (j ->> 'fetched')::bigint, (j ->> 'expires')::bigint, (j ->> 'due')::bigint)" },
