@@ -261,7 +261,7 @@ void many_deal(struct dispatch *d, struct stage *st);
 bool many_wants(const struct stage *st, int *ret_slot);
 /* These take the worker's flights apart, since one of them, nobody knows which, took it along. */
 void many_part(struct worker *w);
-/* It left in order, with ids unanswered: nobody is to blame. */
+/* It left in order, or was killed by somebody while no code of its module was running, with ids unanswered: no message is to blame. */
 bool many_left(struct worker *w);
 
 /* repair.c */

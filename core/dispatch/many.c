@@ -6,8 +6,9 @@
 #include "dispatch_internal.h"
 
 #include "base/clock.h"
+#include "proto/wire/page.h"
 
-#include <string.h>
+#include <signal.h>
 #include <sys/wait.h>
 
 /* --- time */
@@ -190,15 +191,25 @@ bool many_wants(const struct stage *st, int *ret_slot)
 
 /* --- leaving and dying */
 
+/* A module whose workers always end before they have done anything is no better than one that crashes. */
+static bool often(struct stage *st, bool idle)
+{
+	st->left_unasked = idle ? st->left_unasked + 1 : 0;
+	return st->left_unasked >= EARLY_KILLS_MAX;
+}
+
 bool many_left(struct worker *w)
 {
-	struct stage *st = w->stage;
+	struct wire_page_copy c = { .steady = false };
 	int status = w->exit_status;
-	if (!w->by_id || !w->left || !WIFEXITED(status) || (WEXITSTATUS(status) && WEXITSTATUS(status) != WIRE_EXIT_LEFT))
+	if (!w->by_id)
 		return false;
-	/* A module that always leaves before it has done anything is no better than one that crashes. */
-	st->left_unasked = w->unasked && !w->served ? st->left_unasked + 1 : 0;
-	return st->left_unasked < EARLY_KILLS_MAX;
+	if (WIFEXITED(status))
+		return w->left && (!WEXITSTATUS(status) || WEXITSTATUS(status) == WIRE_EXIT_LEFT) && !often(w->stage, w->unasked && !w->served);
+	/* Somebody killed it while it waited: no code of the module was running, and no message had anything to do with it. */
+	if (w->page)
+		wire_page_read(w->page, &c);
+	return WTERMSIG(status) == SIGKILL && !w->killed_for_overrun && c.steady && !c.id && !c.since && !often(w->stage, !w->served);
 }
 
 void many_part(struct worker *w)
