@@ -161,8 +161,6 @@ void many_deal(struct dispatch *d, struct stage *st)
 	deal_suspects(st);
 	while (!TAILQ_EMPTY(&st->backlog) && any_room(st) && (f = next_flight(st, &w)))
 		flight_give(f, w);
-	if (st->n_backlog)
-		pool_grow(d, st);
 	for (w = TAILQ_FIRST(&st->workers); w; w = next) {
 		next = TAILQ_NEXT(w, link);
 		if (w->n_sent < w->n_flights)
@@ -171,6 +169,8 @@ void many_deal(struct dispatch *d, struct stage *st)
 		if (w->state == WORKER_READY && st->max_messages && w->served + w->n_flights >= st->max_messages && w->n_sent == w->n_flights)
 			pool_retire(d, w);
 	}
+	if (st->n_backlog)
+		pool_grow(d, st);
 }
 
 bool many_wants(const struct stage *st, int *ret_slot)
