@@ -49,7 +49,7 @@ int sources_add(struct sources *s, const char *option, struct str value, struct 
 bool sources_has(const struct sources *s, const char *pool);
 
 /* A warm-up plan's word on one message more from this address to this provider: false, it has had today's share; another one of the pool is
- * taken, and if all say no, the one that would have been taken first among those without a plan, else the first. See warmup.h. */
+ * taken; if all say no, the one that would have been taken without plans. Asked only of addresses that can win so far: not a booking. See warmup.h. */
 typedef bool (*source_allow_fn)(void *arg, const struct source *source, const char *destination);
 
 struct source_ask {

@@ -157,9 +157,9 @@ class Postfix(Peer):
 
 
 class Exim(Peer):
-    """`config` is what stands behind the main section's options: routers, transports, …"""
+    """`config` is what stands behind the main section's options: routers, transports, …; `pair`: certificate and key, for STARTTLS."""
 
-    def __init__(self, t, config, main=""):
+    def __init__(self, t, config, main="", pair=None):
         self.program = unpacked("exim/usr/sbin/exim4")
         super().__init__(t, "exim")
         # it trusts no configuration but the one in its own place: all its processes need it
@@ -169,9 +169,16 @@ class Exim(Peer):
         for d in ("spool", "logs"):
             os.mkdir(self.path(d), 0o750)
             os.chown(self.path(d), uid, gid)
+        if pair:  # it reads them as its own account
+            for n, path in enumerate(pair):
+                shutil.copy(path, self.path("tls%d" % n))
+                os.chown(self.path("tls%d" % n), uid, gid)
+            main += "tls_advertise_hosts = *\ntls_certificate = %s\ntls_privatekey = %s\n" % (self.path("tls0"), self.path("tls1"))
+        else:
+            main += "tls_advertise_hosts =\n"
         self.write("exim.conf", "primary_hostname = exim.example.test\nexim_user = Debian-exim\nexim_group = Debian-exim\nexim_path = %s\n"
                           "spool_directory = %s\nlog_file_path = %s/%%slog\nkeep_environment = LD_LIBRARY_PATH\nlocal_interfaces = 127.0.0.1\n"
-                          "daemon_smtp_ports = %d\nacl_smtp_rcpt = accept\nacl_smtp_data = accept\ntls_advertise_hosts =\nhost_lookup =\nrfc1413_hosts =\n"
+                          "daemon_smtp_ports = %d\nacl_smtp_rcpt = accept\nacl_smtp_data = accept\nhost_lookup =\nrfc1413_hosts =\n"
                           "chunking_advertise_hosts = *\nsmtputf8_advertise_hosts = *\ndsn_advertise_hosts = *\nprdr_enable = true\n"
                           "message_size_limit = 50M\naccept_8bitmime = true\ndeliver_drop_privilege = true\nlog_selector = +smtp_confirmation +tls_cipher\n%s\n%s"
                           % (self.program, self.path("spool"), self.path("logs"), self.port, main, config))

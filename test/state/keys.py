@@ -26,6 +26,7 @@ NOT_STATE = {
     "core/ingress/before_stats.c": None,
     "core/ingress/vet_stats.c": None,
     "core/ingress/caps.c": None,
+    "core/ingress/failures.c": None,     # pepsi status, and messages for DMARC failure reports (pepsi.dmarc_failure)
     "core/ingress/tally.c": None,        # pepsi status, and rows of DMARC reports (pepsi.dmarc_row)
     "modules/pepsi-stage-dmarc-report/keep.c": None, # reports of others (pepsi.dmarc_received)
     "proto/sasl/server_bearer.c": "status schemes", # to the client that signs in (RFC 7628)
@@ -247,8 +248,8 @@ class Sources:
 
 # ------------------------------------------------------------------------------------------------------------------ SQL
 def sql_clean(text):
-    """Without comments, and without the functions of DMARC reports, whose JSON goes to and from pepsi-dmarc."""
-    text = re.sub(r"(?ms)^CREATE FUNCTION pepsi\.dmarc_.*?^(END )?\$\$;$", "", text)
+    """Without comments, and without functions whose JSON goes to and from pepsi-dmarc and pepsi-sts."""
+    text = re.sub(r"(?ms)^CREATE FUNCTION pepsi\.(?:dmarc_|(?:sts_policy|dns_address|destination_security)_list\().*?^(END )?\$\$;$", "", text)
     return re.sub(r"--[^\n]*", "", text)
 
 
