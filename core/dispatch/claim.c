@@ -20,6 +20,10 @@ struct claim_call {
 static unsigned capacity(const struct stage *st)
 {
 	unsigned all = st->parallelism * st->queue_limit, used = st->in_flight + st->reserved;
+	const struct worker *w;
+	TAILQ_FOREACH(w, &st->workers, link) /* what is on its way out for minutes takes no place of its successor's */
+		if (w->by_id && w->state == WORKER_RETIRING)
+			used -= w->n_flights;
 	return used < all ? all - used : 0;
 }
 

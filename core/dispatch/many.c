@@ -131,13 +131,11 @@ static bool any_room(const struct stage *st)
 	return false;
 }
 
+/* The one for suspects: never a slot's own, for which all mail of the slot would wait as long as the suspect does. */
 static struct worker *empty_worker(const struct stage *st)
 {
-	struct worker *w, *found = NULL;
-	TAILQ_FOREACH(w, &st->workers, link)
-		if (w->state == WORKER_READY && !w->n_flights && flight_room(st, w) && (!found || w->slot == MANY_SPARE))
-			found = w;
-	return found;
+	struct worker *w = at_slot(st, MANY_SPARE);
+	return w && w->state == WORKER_READY && !w->n_flights && flight_room(st, w) ? w : NULL;
 }
 
 static void deal_suspects(struct stage *st)
@@ -177,7 +175,7 @@ bool many_wants(const struct stage *st, int *ret_slot)
 {
 	const struct flight *f;
 	unsigned missing = 0;
-	if (st->n_workers >= 2 * st->parallelism)
+	if (st->n_workers >= 2 * st->parallelism + MANY_BESIDE)
 		return false;
 	for (unsigned i = 0; i < st->parallelism; i++)
 		missing += !at_slot(st, (int)i);
@@ -186,7 +184,7 @@ bool many_wants(const struct stage *st, int *ret_slot)
 			if (!at_slot(st, *ret_slot = slot_of(st, f)))
 				return true;
 	*ret_slot = MANY_SPARE;
-	return !TAILQ_EMPTY(&st->suspects) && !at_slot(st, MANY_SPARE) && !empty_worker(st);
+	return !TAILQ_EMPTY(&st->suspects) && !at_slot(st, MANY_SPARE);
 }
 
 /* --- leaving and dying */
