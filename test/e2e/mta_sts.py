@@ -125,11 +125,14 @@ class Site:
         self.section = "[pepsi-dns]\nSERVERS = %s\nTIMEOUT = 1 s\nMAX_TTL = 1 s\nMAX_NEGATIVE_TTL = 1 s\n[pepsi-mta-sts]\nFETCH = yes\nCA_FILE = %s\nPORT = %d\nFETCH_TIMEOUT = %s\n%s%s" % (
             self.dns.server, self.ca.cert, self.web.port, timeout, "ALLOW_NETWORKS = %s\n" % allow if allow else "", more)
         self.d = pepsi.Pepsid(t, "", start=False)
-        self.d.write_config(pepsi.maildir("init", self.d.mail) + pepsi.bounce(), more=self.section)
+        self.configure(t)
         self.d.start()
         if "built without libcurl" in open(self.d.log, errors="replace").read():
             raise pepsi.Skip("built without libcurl")
         pepsi.wait_for("the fetching child is there", lambda: "event=fetch-ready" in self.log(), 60)
+
+    def configure(self, t):
+        self.d.write_config(pepsi.maildir("init", self.d.mail) + pepsi.bounce(), more=self.section)
 
     def add(self, domain, ident="1", address="127.0.0.1", **kw):
         record(self.zone, domain, ident, address)

@@ -107,7 +107,8 @@ class Peer:
 class Postfix(Peer):
     """`more` goes to the end of main.cf; `transports` is {name: options of that smtp transport}."""
 
-    def __init__(self, t, more="", transports=None):
+    def __init__(self, t, more="", transports=None, services=""):
+        """services: more lines of master.cf"""
         pepsi.need("postfix", "postconf")
         super().__init__(t, "postfix")
         for d in ("etc", "spool", "data"):
@@ -139,7 +140,7 @@ class Postfix(Peer):
             out.append("postlog unix-dgram n - n - 1 postlogd\n")
         for name, options in (transports or {}).items():
             out.append("%s unix - - n - - smtp\n%s" % (name, "".join("  -o %s\n" % o for o in options)))
-        self.write("etc/master.cf", "".join(out))
+        self.write("etc/master.cf", "".join(out) + services)
         self.postfix("start")
         t.cleanup(lambda: self.postfix("stop"))
         pepsi.wait_for("Postfix listens", lambda: listens(self.port), 30)
