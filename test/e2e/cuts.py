@@ -131,7 +131,7 @@ def cut_everywhere(t, make, tls=False, step=1, extensions=None):
     pepsi.say("      %d octets in, %d out: cut at %d places, %d connections, %d messages to %d recipients in %.1f s; %d copies too many, %d told of" % (
         came, left, cuts.places, len(s.seen), len(sent), len(RCPTS), time.monotonic() - began, twice, sum(told.values())))
     pepsi.check(twice > 0, "no cut behind the last dot: this shows nothing")
-    pepsi.check(not untold or way.kind != "internet", "came twice, and the log does not say that it may: %s" % untold[:5])
+    pepsi.check(not untold, "came twice, and the log does not say that it may: %s" % untold[:5])
     # told too often is right where the content was asked for: what of it was read, or lost in between, is not for a client to know
     answered = len([m for m in s.messages if len(m.answers) == len(RCPTS)])
     pepsi.check(sum(told.values()) <= (sum(c.begun for c in s.seen) - answered) * len(RCPTS), "told too often: %s" % list(told.items())[:5])
@@ -144,7 +144,7 @@ def smarthost(t):
 
 def one_by_one(t):
     """A hop without PIPELINING: each command waits for its reply."""
-    cut_everywhere(t, hops.Smarthosts, extensions=["8BITMIME"])
+    cut_everywhere(t, hops.Smarthosts, extensions=["8BITMIME"], step=3)
 
 
 def lmtp(t):
