@@ -84,7 +84,7 @@ void test_internet_next_address(void **state)
 void test_internet_says_no_for_now(void **state)
 {
 	static const char *const first[] = { EHLO, "?MAIL FROM:<a@b.example>\r\nRCPT TO:<x@example.org>\r\nRCPT TO:<y@example.org>\r\nDATA\r\n",
-		"!250 ok\r\n450 4.7.1 greylisted\r\n250 ok\r\n354 go\r\n", CONTENT, "!250 ok\r\n", QUIT, NULL };
+		"!250 ok\r\n450 4.7.1 greylisted\r\n250 ok\r\n354 go\r\n", CONTENT, "!250 ok\r\n", "?QUIT\r\n", "~", NULL };
 	static const char *const second[] = { EHLO, TAKE, "~", NULL };
 	struct site s;
 	struct peer p[2];

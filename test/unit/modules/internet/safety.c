@@ -65,7 +65,7 @@ void test_internet_tls_required(void **state)
 		site_deliver(&s, &m);
 		site_says(&m, "pause ");
 		site_says(&m, cases[i].says);
-		fake_loop_idle(200);
+		site_settle();
 		site_close(&s);
 		peer_end(&p);
 		site_done(&m);
@@ -112,7 +112,7 @@ void test_internet_dane_wrong(void **state)
 		site_deliver(&s, &m);
 		site_says(&m, "pause ");
 		site_says(&m, i ? "TLS is a must there" : "does not match its TLSA records (DANE)");
-		fake_loop_idle(200);
+		site_settle();
 		site_close(&s);
 		peer_end(&p);
 		site_done(&m);

@@ -39,6 +39,19 @@ void site_deliver(struct site *s, struct pepsi_msg *m)
 	fake_loop_idle(20); /* what follows the end: READY, the end of a session */
 }
 
+void site_until(int marks)
+{
+	for (int i = 0; i < 6000 && peer_marks() < marks; i++)
+		fake_loop_idle(10);
+	assert_int_equal(peer_marks(), marks);
+	fake_loop_idle(10);
+}
+
+void site_settle(void)
+{
+	fake_loop_idle(60000);
+}
+
 static void holds(const struct buf *b, const char *text)
 {
 	if (!strstr(buf_z(b), text))

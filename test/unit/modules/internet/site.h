@@ -20,6 +20,10 @@ struct pepsi_msg site_message(const char *rcpts);
 void site_process(struct site *s, struct pepsi_msg *m);
 /* One message until it is complete. */
 void site_deliver(struct site *s, struct pepsi_msg *m);
+/* Runs until the peers have made so many marks. */
+void site_until(int marks);
+/* Runs until nothing is armed: good-byes are over. */
+void site_settle(void);
 void site_says(const struct pepsi_msg *m, const char *text); /* in calls */
 void site_logs(const struct pepsi_msg *m, const char *text);
 void site_done(struct pepsi_msg *m); /* of fake_done() */
