@@ -59,6 +59,7 @@ struct store_claimed {
 	int64_t id;
 	unsigned stage;         /* index into the stages of the call */
 	const char *sender_key; /* lives during the callback */
+	uint32_t place;         /* hash of the domain of the first recipient; 0: not asked for */
 };
 /* One statement for all stages. */
 typedef void (*store_claim_fn)(void *arg, enum store_rc rc, const struct store_claimed *rows, size_t n);
