@@ -13,13 +13,16 @@
 #ifndef INTERNET_H
 #define INTERNET_H
 
+#include "address_health.h"
 #include "base/arena.h"
 #include "lookup.h"
 #include "pattern.h"
 #include "proto/relay/route.h"
 #include "proto/relay/tls.h"
+#include "ratchet_memory.h"
 #include "relay.h"
 #include "session.h"
+#include "sts_policies.h"
 
 enum {
 	HOSTS_MAX = 10,       /* exchangers of a domain that are tried, and whose TLSA records are asked for */
@@ -39,7 +42,7 @@ struct tls_site {
 struct settings {
 	unsigned port;
 	char helo[256];
-	bool ipv4, ipv6, local_ok, dane, sts, tlsrpt;
+	bool ipv4, ipv6, local_ok, dane, sts, health;
 	enum tls_operator tls;
 	struct tls_site *site; /* the first that fits */
 	size_t n_site;
@@ -64,6 +67,9 @@ struct worker {
 	struct delivery *all;
 	struct line *lines;
 	struct queue *queue;
+	struct sts_policies *sts;
+	struct address_health *health;
+	struct ratchet_memory *ratchet;
 	uint64_t seed;
 };
 
@@ -89,6 +95,8 @@ struct delivery {
 	bool optional;                     /* TLS-Required: No */
 	struct dns_answers *answers;
 	struct lookup *look;
+	struct sts_ask *sts_ask;
+	struct sts_held *sts;              /* NULL: MTA-STS is off, or not for such a domain */
 	struct route route;
 	struct plan_host host[HOSTS_MAX];
 	unsigned n_hosts;
@@ -98,7 +106,9 @@ struct delivery {
 	bool taken;                        /* by one at least */
 	/* this attempt */
 	bool began;                        /* it counts */
-	unsigned at;                       /* next of route.address */
+	unsigned char order[ROUTE_ADDRESSES_MAX]; /* of route.address: those that may be tried now */
+	unsigned at, n_order;              /* next of order */
+	int64_t healthy_at;                /* seconds since 1970: with n_order 0, when one may be tried */
 	unsigned tries, offered;           /* connections; hosts that said no for now */
 	struct smtp_result failure;        /* why nothing could be sent: for those without a result */
 	const struct relay_where *failed_at;
@@ -123,6 +133,7 @@ struct line {
 	bool plain;                        /* TLS failed there and may be left out */
 	bool reused, judged, sent, stale;  /* of the message under way */
 	const char *verified;              /* "dane", "mta-sts", "pkix", "no" */
+	enum ratchet_level level;          /* what mail over it is worth */
 	const struct relay_where *where;   /* in the delivery's memory */
 	const char *how;
 	struct smtp_client_msg part;       /* recipients of this transaction */
@@ -164,7 +175,10 @@ void delivery_stop(struct delivery *d, uint32_t why);
 int plan_evaluate(void *arg, struct dns_answers *set);
 unsigned plan_make(struct delivery *d);
 /* Is the session as safe as host h of the delivery demands? */
-bool plan_judge(struct delivery *d, unsigned h, const struct session_facts *f, bool plain, struct tls_verdict *ret, const char **ret_verified);
+bool plan_judge(struct delivery *d, unsigned h, const struct session_facts *f, bool plain, struct tls_verdict *ret, const char **ret_verified,
+    enum ratchet_level *ret_level);
+/* How long the answer that gave an address of host h may be kept, seconds. */
+uint32_t plan_ttl(const struct delivery *d, const struct route_address *a);
 
 /* line.c */
 /* A new session for d, which is no longer waiting. */

@@ -38,9 +38,10 @@ void log_results(struct delivery *d)
 		const struct smtp_result *r = &to->result;
 		enum relay_verdict v = relay_judge(r);
 		buf_reset(&b);
-		buf_addf(&b, "%s to=<%.*s> %s phase=%s code=%u status=%s reply=\"%.*s\"%s",
+		buf_addf(&b, "%s to=<%.*s> %s%s phase=%s code=%u status=%s reply=\"%.*s\"%s",
 		    v == RELAY_OK ? "relayed" : v == RELAY_RETRY ? "deferred" : "refused", STR_ARG(to->address),
-		    d->how[i] ? d->how[i] : "host=-", smtp_phase_name(r->phase), r->code, r->status[0] ? r->status : "-",
+		    d->how[i] ? "" : "hop=",
+		    d->how[i] ? d->how[i] : d->where[i] ? d->where[i]->hop : d->domain, smtp_phase_name(r->phase), r->code, r->status[0] ? r->status : "-",
 		    STR_ARG(r->text), r->maybe ? " maybe=delivered" : "");
 		d->w->host->log(d->msg, v == RELAY_OK ? PEPSI_LOG_INFO : PEPSI_LOG_WARN, buf_z(&b));
 	}

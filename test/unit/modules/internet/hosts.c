@@ -133,6 +133,10 @@ void test_internet_all_down(void **state)
 	site_says(&m, "pause ");
 	site_says(&m, "{\"attempts\":1,\"last_error\":\"mx2.example.org[127.0.0.3]:");
 	site_says(&m, "Connection refused\"}");
+	/* the next one is no attempt: both are known to be down */
+	buf_reset(&m.calls);
+	site_deliver(&s, &m);
+	site_says(&m, "{\"attempts\":0,\"last_error\":\"example.org: not tried now (health): connect to 127.0.0.2:");
 	m.lifetime_left = -1;
 	site_deliver(&s, &m);
 	site_says(&m, "\"enhanced_status\":\"4.4.7\"");

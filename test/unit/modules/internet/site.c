@@ -7,7 +7,7 @@ void site_open(struct site *s, const char *const *zone, bool secure, const char 
 {
 	const struct pepsi_stage *st = &pepsi_stage_descriptor;
 	fake_loop_begin(zone, secure);
-	snprintf(s->text, sizeof s->text, "PORT=%u\nALLOW_LOOPBACK=YES\n%s", peer_port(), more ? more : "");
+	snprintf(s->text, sizeof s->text, "PORT=%u\nALLOW_LOOPBACK=YES\nMTA_STS=NO\n%s", peer_port(), more ? more : "");
 	s->conf = (struct pepsi_conf){ .text = s->text, .stage = "out", .hostname = "us.example", .options = st->options, .n_options = st->n_options };
 	assert_int_equal(st->open(&fake_loop_host, &s->conf, &s->worker), PEPSI_OK);
 }
