@@ -951,15 +951,17 @@ END $$;
 -- as JSON; a member that is absent does not select.
 
 -- Counts of the reactor, as parallel arrays; an empty p_data counts messages that have no row of their own. Each batch of a source once: one with a
--- p_seq that was there does nothing. At most p_max_rows rows of a period, and p_max_periods that wait; what is beyond the rows is counted as
--- overflow. Returns how many messages could be counted nowhere (too many periods, or a report that has gone out already).
+-- p_seq that was there does nothing. At most p_max_rows rows of a period, and p_max_periods that wait, of one organisation a fiftieth of these, ten at
+-- least; where all places are taken, organisations with more than half of that give up those with the fewest messages. What is beyond the rows is counted
+-- as overflow. Returns how many messages could be counted nowhere (too many periods, or a report that has gone out already), and those given up.
 CREATE FUNCTION pepsi.dmarc_tally_put(p_source text, p_seq bigint, p_max_rows integer, p_max_periods integer, p_begin timestamptz[],
-    p_end timestamptz[], p_domain text[], p_policy text[], p_data text[], p_messages bigint[]) RETURNS bigint
+    p_end timestamptz[], p_domain text[], p_org text[], p_policy text[], p_data text[], p_messages bigint[]) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     r record;
     p record;
     waiting integer;
+    max_org integer := greatest(10, p_max_periods / 50);
     lost bigint := 0;
     extra integer;
     over bigint;
@@ -972,11 +974,18 @@ BEGIN
     END IF;
     DELETE FROM pepsi.dmarc_source WHERE at < now() - interval '2 days';
     SELECT count(*) INTO waiting FROM (SELECT FROM pepsi.dmarc_period WHERE outcome IS NULL LIMIT p_max_periods) w;
-    FOR r IN SELECT * FROM unnest(p_begin, p_end, p_domain, p_policy, p_data, p_messages) t(begin_at, end_at, domain, policy, data, n) LOOP
+    IF waiting >= p_max_periods THEN
+        WITH crowd AS (SELECT org FROM pepsi.dmarc_period WHERE outcome IS NULL GROUP BY org HAVING count(*) > max_org / 2),
+            gone AS (DELETE FROM pepsi.dmarc_period WHERE id IN (SELECT q.id FROM pepsi.dmarc_period q JOIN crowd USING (org) WHERE q.outcome IS NULL
+                ORDER BY q.messages, q.id LIMIT 500) RETURNING messages)
+        SELECT waiting - count(*), lost + coalesce(sum(messages), 0) INTO waiting, lost FROM gone;
+    END IF;
+    FOR r IN SELECT * FROM unnest(p_begin, p_end, p_domain, p_org, p_policy, p_data, p_messages) t(begin_at, end_at, domain, org, policy, data, n) LOOP
         SELECT id, rows, outcome INTO p FROM pepsi.dmarc_period q
             WHERE q.domain = r.domain AND q.begin_at = r.begin_at AND q.policy = r.policy FOR UPDATE;
-        IF NOT FOUND AND waiting < p_max_periods THEN
-            INSERT INTO pepsi.dmarc_period (domain, begin_at, end_at, policy) VALUES (r.domain, r.begin_at, r.end_at, r.policy)
+        IF NOT FOUND AND waiting < p_max_periods
+            AND (SELECT count(*) FROM (SELECT FROM pepsi.dmarc_period q WHERE q.org = r.org AND q.outcome IS NULL LIMIT max_org) w) < max_org THEN
+            INSERT INTO pepsi.dmarc_period (domain, begin_at, end_at, policy, org) VALUES (r.domain, r.begin_at, r.end_at, r.policy, r.org)
                 RETURNING id, rows, outcome INTO p;
             waiting := waiting + 1;
         END IF;
@@ -1039,23 +1048,34 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
         SELECT * FROM pepsi.dmarc_row r WHERE r.period_id = (p ->> 'id')::bigint ORDER BY r.messages DESC, r.digest LIMIT (p ->> 'limit')::integer) w
 $$;
 
--- {"id": n, "outcome": "nowhere", "why": …}; without outcome: not now, it waits on. Says whether it still waited.
+-- {"id": n, "outcome": "nowhere", "why": …}; without outcome: not now, it waits on. With "failure": true it is a failure report's id. Says whether it
+-- still waited.
 CREATE FUNCTION pepsi.dmarc_done(p jsonb) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+    IF (p ->> 'failure')::boolean THEN
+        UPDATE pepsi.dmarc_failure SET tries = tries + 1, why = p ->> 'why', outcome = p ->> 'outcome',
+            headers = CASE WHEN p ->> 'outcome' IS NULL THEN headers END WHERE id = (p ->> 'id')::bigint AND outcome IS NULL;
+        RETURN to_jsonb(FOUND);
+    END IF;
     UPDATE pepsi.dmarc_period SET tries = tries + 1, why = p ->> 'why', outcome = p ->> 'outcome' WHERE id = (p ->> 'id')::bigint AND outcome IS NULL;
     RETURN to_jsonb(FOUND);
 END $$;
 
--- The report of a period, as messages (one for each recipient, with headers of its own): all of them into the queue and the period marked, or nothing:
--- null when another run was faster.
+-- The report of a period (or, p_failure, of one message that failed), as messages (one for each recipient, with headers of its own): all of them into the
+-- queue and the period marked, or nothing: null when another run was faster.
 CREATE FUNCTION pepsi.dmarc_enqueue(p_id bigint, p_report_id text, p_stage text, p_mail_from text, p_rcpts text[], p_headers bytea[], p_body bytea,
-    p_state jsonb) RETURNS bigint[]
+    p_state jsonb, p_failure boolean) RETURNS bigint[]
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE ids bigint[] := '{}';
 BEGIN
-    UPDATE pepsi.dmarc_period SET outcome = 'sent', tries = tries + 1, why = NULL, report_id = p_report_id, sent_at = now(), destinations = p_rcpts
-        WHERE id = p_id AND outcome IS NULL;
+    IF p_failure THEN
+        UPDATE pepsi.dmarc_failure SET outcome = 'sent', tries = tries + 1, why = NULL, report_id = p_report_id, sent_at = now(), destinations = p_rcpts,
+            headers = NULL WHERE id = p_id AND outcome IS NULL;
+    ELSE
+        UPDATE pepsi.dmarc_period SET outcome = 'sent', tries = tries + 1, why = NULL, report_id = p_report_id, sent_at = now(), destinations = p_rcpts
+            WHERE id = p_id AND outcome IS NULL;
+    END IF;
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
@@ -1072,6 +1092,9 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE a text;
 BEGIN
     SELECT lower(destinations[p_nth]) INTO a FROM pepsi.dmarc_period WHERE report_id = p_report_id;
+    IF NOT FOUND THEN
+        SELECT lower(destinations[p_nth]) INTO a FROM pepsi.dmarc_failure WHERE report_id = p_report_id;
+    END IF;
     IF a IS NOT NULL AND p_days > 0 THEN
         INSERT INTO pepsi.dmarc_muted VALUES (a, now(), now() + make_interval(days => p_days), p_why)
             ON CONFLICT (address) DO UPDATE SET until_at = excluded.until_at, why = excluded.why;
@@ -1099,8 +1122,94 @@ BEGIN
     UPDATE pepsi.dmarc_period SET outcome = 'expired' WHERE outcome IS NULL AND end_at < now() - make_interval(secs => (p ->> 'expire')::integer);
     GET DIAGNOSTICS expired = ROW_COUNT;
     DELETE FROM pepsi.dmarc_muted WHERE until_at <= now();
+    DELETE FROM pepsi.dmarc_failure WHERE at < now() - make_interval(secs => (p ->> 'keep')::integer);
+    UPDATE pepsi.dmarc_failure SET outcome = 'expired', headers = NULL
+        WHERE outcome IS NULL AND at < now() - make_interval(secs => (p ->> 'expire')::integer);
     RETURN jsonb_build_object('gone', gone, 'expired', expired);
 END $$;
+
+-- Messages that failed, for failure reports, as parallel arrays; each batch of a source once. Of an organisation at most p_most_org within a day, of all
+-- p_most. Returns how many found no place.
+CREATE FUNCTION pepsi.dmarc_failure_put(p_source text, p_seq bigint, p_most_org integer, p_most integer, p_at timestamptz[], p_domain text[], p_org text[],
+    p_data text[], p_headers bytea[]) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    r record;
+    today integer;
+    lost bigint := 0;
+BEGIN
+    INSERT INTO pepsi.dmarc_source AS o VALUES (p_source, p_seq, now())
+        ON CONFLICT (source) DO UPDATE SET seq = excluded.seq, at = excluded.at WHERE o.seq < excluded.seq;
+    IF NOT FOUND THEN
+        RETURN 0;
+    END IF;
+    SELECT count(*) INTO today FROM (SELECT FROM pepsi.dmarc_failure WHERE at > now() - interval '1 day' LIMIT p_most) w;
+    FOR r IN SELECT * FROM unnest(p_at, p_domain, p_org, p_data, p_headers) t(at, domain, org, data, headers) LOOP
+        IF today >= p_most OR (SELECT count(*) FROM (SELECT FROM pepsi.dmarc_failure f WHERE f.org = r.org AND f.at > now() - interval '1 day'
+            LIMIT p_most_org) w) >= p_most_org THEN
+            lost := lost + 1;
+            CONTINUE;
+        END IF;
+        INSERT INTO pepsi.dmarc_failure (domain, org, at, data, headers) VALUES (r.domain, r.org, r.at, r.data::jsonb, r.headers);
+        today := today + 1;
+    END LOOP;
+    RETURN lost;
+END $$;
+
+-- {"limit": n, "due": true}: failure reports, the latest first; with "due" those that wait, the oldest first, with the header block in base64. "domain",
+-- "day" and "id" select.
+CREATE FUNCTION pepsi.dmarc_failures(p jsonb) RETURNS jsonb
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce(jsonb_agg(jsonb_strip_nulls(jsonb_build_object('id', w.id, 'domain', w.domain, 'at', extract(epoch FROM w.at)::bigint, 'data', w.data,
+        'headers', CASE WHEN (p ->> 'due')::boolean THEN translate(encode(w.headers, 'base64'), E'\n', '') END, 'tries', w.tries,
+        'outcome', coalesce(w.outcome, 'waiting'), 'why', w.why, 'report_id', w.report_id, 'sent', extract(epoch FROM w.sent_at)::bigint,
+        'destinations', to_jsonb(w.destinations))) ORDER BY w.nth), '[]') FROM (
+        SELECT *, row_number() OVER () AS nth FROM (SELECT * FROM pepsi.dmarc_failure f WHERE ((p ->> 'due') IS NULL OR f.outcome IS NULL)
+            AND (p ->> 'domain' IS NULL OR f.domain = lower(p ->> 'domain')) AND (p ->> 'id' IS NULL OR f.id = (p ->> 'id')::bigint)
+            AND (p ->> 'day' IS NULL OR (f.at AT TIME ZONE 'UTC')::date = (p ->> 'day')::date)
+        ORDER BY CASE WHEN p ->> 'due' IS NULL THEN -extract(epoch FROM f.at) ELSE extract(epoch FROM f.at) END, f.id LIMIT (p ->> 'limit')::integer) x) w
+$$;
+
+-- A failure report that came: {"domain", "arrival"?, "mail_domain", "verified", "source_ip"?, "failure", "result", "incidents", "detail": {…}, "keep":
+-- seconds, "most": n}. "stored", "duplicate", or "full": so many came within a day, or a tenth of them from this one sender.
+CREATE FUNCTION pepsi.dmarc_failure_received_add(p jsonb) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE d bytea := substring(sha256(convert_to((p - '{keep,most,verified}'::text[])::text, 'UTF8')) FOR 16);
+BEGIN
+    DELETE FROM pepsi.dmarc_failure_received WHERE received_at < now() - make_interval(secs => (p ->> 'keep')::integer);
+    IF EXISTS (SELECT FROM pepsi.dmarc_failure_received WHERE digest = d) THEN
+        RETURN 'duplicate';
+    END IF;
+    IF (SELECT count(*) >= (p ->> 'most')::integer OR count(*) FILTER (WHERE mail_domain IS NOT DISTINCT FROM nullif(p ->> 'mail_domain', ''))
+            >= greatest(10, (p ->> 'most')::integer / 10)
+        FROM (SELECT mail_domain FROM pepsi.dmarc_failure_received WHERE received_at > now() - interval '1 day' LIMIT (p ->> 'most')::integer) w) THEN
+        RETURN 'full';
+    END IF;
+    INSERT INTO pepsi.dmarc_failure_received (digest, domain, arrival_at, mail_domain, verified, source_ip, failure, result, incidents, detail)
+    VALUES (d, p ->> 'domain', to_timestamp((p ->> 'arrival')::bigint), nullif(p ->> 'mail_domain', ''), (p ->> 'verified')::boolean,
+        (p ->> 'source_ip')::inet, p ->> 'failure', p ->> 'result', (p ->> 'incidents')::bigint, p -> 'detail')
+    ON CONFLICT DO NOTHING;
+    RETURN CASE WHEN FOUND THEN 'stored' ELSE 'duplicate' END;
+END $$;
+
+-- {"domain": d, "since": "2026-11-01", "limit": n}: by domain and kind of failure; by source; the reports.
+CREATE FUNCTION pepsi.dmarc_failure_summary(p jsonb) RETURNS jsonb
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    WITH r AS (SELECT * FROM pepsi.dmarc_failure_received d WHERE (p ->> 'domain' IS NULL OR d.domain = lower(p ->> 'domain'))
+            AND (p ->> 'since' IS NULL OR d.received_at >= (p ->> 'since')::date::timestamp AT TIME ZONE 'UTC'))
+    SELECT jsonb_build_object(
+        'domains', (SELECT coalesce(jsonb_agg(to_jsonb(d) ORDER BY d.incidents DESC, d.domain, d.failure), '[]') FROM (
+            SELECT domain, failure, count(*) AS reports, sum(incidents)::bigint AS incidents, count(DISTINCT source_ip) AS sources,
+                coalesce(sum(incidents) FILTER (WHERE result IN ('reject', 'policy')), 0)::bigint AS rejected,
+                extract(epoch FROM min(received_at))::bigint AS "begin", extract(epoch FROM max(received_at))::bigint AS "end"
+            FROM r GROUP BY domain, failure ORDER BY incidents DESC, domain, failure LIMIT (p ->> 'limit')::integer) d),
+        'sources', (SELECT coalesce(jsonb_agg(to_jsonb(s) ORDER BY s.incidents DESC, s.domain, s.ip), '[]') FROM (
+            SELECT domain, host(source_ip) AS ip, sum(incidents)::bigint AS incidents, count(*) AS reports, extract(epoch FROM max(received_at))::bigint AS latest
+            FROM r WHERE source_ip IS NOT NULL GROUP BY domain, source_ip ORDER BY incidents DESC, domain, ip LIMIT (p ->> 'limit')::integer) s),
+        'reports', (SELECT coalesce(jsonb_agg(to_jsonb(q) ORDER BY q.id DESC), '[]') FROM (
+            SELECT id, domain, extract(epoch FROM received_at)::bigint AS received, extract(epoch FROM arrival_at)::bigint AS arrival, mail_domain, verified,
+                host(source_ip) AS ip, failure, result, incidents, detail FROM r ORDER BY id DESC LIMIT (p ->> 'limit')::integer) q))
+$$;
 
 -- A report that came: {"domain", "org", "report_id", "begin", "end", "mail_domain", "verified", "policy": {…}, "info": {…}, "rows": [{"ip",
 -- "messages", "disposition", "dkim", "spf", "header_from", "detail": {…}}], "keep": seconds, "most": n}. "stored"; "duplicate": this domain has one with

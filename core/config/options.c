@@ -311,6 +311,12 @@ static const struct pepsi_option pepsi_dmarc[] = {
 	INT("MAX_DOMAINS", 0, "20000", 10, 1000000, "reports that wait at most; what is counted beyond them is lost, and said in the log"),
 	INT("MAX_REPORTS", 0, "2000", 1, 1000000, "reports sent in one run of pepsi-dmarc send"),
 	LIST("EXCLUDE", SCHEMA_F_DOMAINS, NULL, NULL, "domains that get no reports, whether they are the reported or the address's; *.example.org stands for subdomains"),
+	BOOL("FAILURE_REPORTS", 0, "NO", "keep messages that failed, redacted, whose domain asks for failure reports (ruf), and let pepsi-dmarc send these (RFC 9991). They tell "
+	    "strangers about single messages: see the handbook before"),
+	CHOICE("FAILURE_ADDRESSES", 0, "hash", "hash drop keep", "local parts in failure reports: hash: a keyed hash, the same for the same address until pepsid is started again; drop: "
+	    "\"redacted\"; keep: as they are, display names and Subject, too. Recipients' fields and the body are never told"),
+	INT("MAX_FAILURES_DOMAIN", 0, "10", 1, 10000, "failure reports about one organisation's domains within a day"),
+	INT("MAX_FAILURES", 0, "500", 1, 100000, "failure reports within a day, in all"),
 	DURATION("EXPIRE", 0, "3 d", HOUR, 30 * DAY, "a report that could not be sent so long after its period is given up"),
 	DURATION("KEEP", 0, "14 d", DAY, 366 * DAY, "how long pepsi-dmarc list and show know it"),
 };

@@ -42,6 +42,8 @@ void vet_free(struct session *s);
 struct vet_counts;
 struct vet_counts *vet_counts_new(void); /* NULL: memory */
 void vet_counts_free(struct vet_counts *n);
+/* Its sender was told 250, or 5xx: it counts for reports (once). */
+void vet_settled(struct ingress *in, struct message *m);
 /* The line of a committed message, unless it was not looked at. */
 void vet_log(const struct message *m);
 void vet_metrics(const struct ingress *in, struct buf *out);

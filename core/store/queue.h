@@ -109,6 +109,9 @@ struct store_counts {
 	int64_t accepted, delivered, bounced, discarded; /* since the database was made; accepted counts every row that
 	                                                    came into being: mail in, reports, splits, side messages */
 	int64_t received;                                /* of these, through admission */
+	/* known of other domains: policies of MTA-STS that hold, of these enforced, domains whose policy cannot be fetched; domains that mail is less
+	 * protected to than before; addresses of mail exchangers that fail */
+	int64_t sts_policies, sts_enforced, sts_failing, destinations_weaker, addresses_failing;
 };
 typedef void (*store_counts_fn)(void *arg, enum store_rc rc, const struct store_counts *counts);
 void store_counts(struct store_conn *c, store_counts_fn fn, void *arg);

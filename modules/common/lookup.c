@@ -48,11 +48,11 @@ void lookup_cancel(struct lookup *l)
 	free(l);
 }
 
-static struct dns_answer *answer_of(const struct question *q, const struct pepsi_dns *a)
+struct dns_answer *lookup_answer(struct str name, enum dns_type type, const struct pepsi_dns *a)
 {
 	struct dns_answer *ret = NULL;
 	if (!a || a->status == PEPSI_DNS_TEMPFAIL)
-		return dns_answer_fail(q->name, q->type, "the DNS gave no answer");
+		return dns_answer_fail(name, type, "the DNS gave no answer");
 	struct dns_rr *rr = calloc(a->n_rr + 1, sizeof *rr);
 	for (size_t i = 0; rr && i < a->n_rr; i++) {
 		const struct pepsi_dns_rr *r = pepsi_dns_at(a, i);
@@ -60,17 +60,17 @@ static struct dns_answer *answer_of(const struct question *q, const struct pepsi
 			.selector = r->selector, .matching = r->matching };
 	}
 	if (rr)
-		ret = dns_answer_at(q->name, str_from(a->canonical), q->type, (enum dns_status)a->status, rr, a->n_rr, a->ttl,
+		ret = dns_answer_at(name, str_from(a->canonical), type, (enum dns_status)a->status, rr, a->n_rr, a->ttl,
 		    a->authenticated);
 	free(rr);
-	return ret ? ret : dns_answer_fail(q->name, q->type, "the answer cannot be used");
+	return ret ? ret : dns_answer_fail(name, type, "the answer cannot be used");
 }
 
 static void run(struct lookup *l);
 
 static void put(struct question *q, const struct pepsi_dns *a)
 {
-	struct dns_answer *x = answer_of(q, a);
+	struct dns_answer *x = lookup_answer(q->name, q->type, a);
 	q->query = NULL;
 	if (x)
 		dns_answers_put(q->l->set, x);

@@ -23,4 +23,7 @@ struct lookup *lookup_begin(const struct pepsi_host *host, const struct pepsi_co
 /* No callback then. Not after the callback began. Accepts NULL. */
 void lookup_cancel(struct lookup *l);
 
+/* What the host answered, for a set; the blocking ones use it, too. NULL: no memory. */
+struct dns_answer *lookup_answer(struct str name, enum dns_type type, const struct pepsi_dns *a);
+
 #endif

@@ -3,7 +3,7 @@
 #ifndef COMMON_RELAY_H
 #define COMMON_RELAY_H
 
-#include "hop.h"
+#include "hops.h"
 
 #include <pepsi/stage.h>
 
@@ -11,7 +11,7 @@
 #define RELAY_OPTIONS                                                                                                  \
 	{ "HELO", PEPSI_OPT_STRING, 0, NULL, 0, 0, NULL, "our name towards the next hop; default: HOSTNAME of [pepsi]" },   \
 	{ "TLS_VERIFY", PEPSI_OPT_BOOL, PEPSI_OPTF_FILE_ONLY, "YES", 0, 0, NULL,                                                             \
-	    "with TLS = require: the certificate must be valid and name HOST" },                                          \
+	    "with TLS = require and implicit: the certificate must be valid and name HOST" },                                          \
 	{ "TLS_CA_FILE", PEPSI_OPT_PATH, 0, NULL, 0, 0, NULL, "trusted certificates (PEM); default: the system's" },        \
 	{ "CONNECT_TIMEOUT", PEPSI_OPT_DURATION, 0, "30 s", 1, 3600, NULL, "for connecting, the banner, EHLO and TLS, each" }, \
 	{ "COMMAND_TIMEOUT", PEPSI_OPT_DURATION, 0, "5 min", 1, 3600, NULL, "for each reply" },                            \
@@ -51,13 +51,13 @@ struct relay_policy {
 };
 
 struct relay {
-	struct hop_conf conf;
-	struct relay_policy policy;
-	struct hop *hop;
-	int64_t down_until;   /* monotonic ms: a hop that hangs is left alone until then */
-	char down_text[SMTP_CLIENT_TEXT_MAX + 1];
-	char *strings[8];     /* copies of configuration texts, owned */
+	struct hops_conf conf;
+	struct hop_auth auth;
+	struct relay_policy policy; /* hop and remote_mta: of the message in hand */
+	struct hops *hops;
+	char *strings[24 + HOPS_MAX]; /* copies of configuration texts, owned, wiped */
 	size_t n_strings;
+	bool out_of_memory;
 };
 
 /* Reads the configuration into r (relay_config.c). Returns 0, or -1 with the reason appended to why. */
@@ -71,7 +71,8 @@ enum relay_verdict relay_judge(const struct smtp_result *r);
 
 /* The row as the engine wants it; m->rcpts has room for m->n_rcpts. Texts are the host's. PEPSI_OK, or what process() is to return. */
 int32_t relay_load(const struct pepsi_host *host, struct pepsi_msg *msg, struct smtp_client_msg *m);
-/* "Too many recipients" (RFC 5321 §4.5.3.1.10), in both spellings, told from a full mailbox: another transaction may do. */
+/* "Too many recipients" (RFC 5321 §4.5.3.1.10), in both spellings, told from a full mailbox, or more than the peer
+ * takes at a time (LIMITS, code 0): another transaction may do. */
 bool relay_too_many(const struct smtp_result *r);
 
 /* Seconds to the next attempt: doubles from retry_min with every attempt before, up to retry_max, a quarter more or less

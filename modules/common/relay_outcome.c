@@ -168,6 +168,27 @@ static int64_t began(const struct pepsi_host *host, struct pepsi_msg *msg)
 	return at;
 }
 
+/* A session that ended behind the final dot (RFC 5321 §4.5.3.2.6): the next attempt may make it two, and who hears of a failure should hear of
+ * that, too. For the row, or the report, of the chosen recipients. */
+static void add_maybe(struct json_object *state, const struct relay_policy *p, const struct pepsi_host *host, struct pepsi_msg *msg,
+    const struct smtp_client_msg *m, const uint32_t *idx, size_t n)
+{
+	struct pepsi_str before;
+	uint64_t count = 0;
+	size_t i = 0;
+	while (i < n && !m->rcpts[idx[i]].result.maybe)
+		i++;
+	if (i == n)
+		return;
+	if (host->state_get(msg, "maybe_delivered.count", &before) != PEPSI_OK || str_u64(str_n(before.p, before.n), 1u << 30, &count))
+		count = 0;
+	struct json_object *o = json_object_new_object();
+	json_object_object_add(o, "count", json_object_new_int64((int64_t)count + 1));
+	json_object_object_add(o, "at", json_object_new_int64(host->now_us() / 1000000));
+	add(o, "hop", str_from(where_of(p, idx[i]).hop));
+	json_object_object_add(state, "maybe_delivered", o);
+}
+
 /* A row that goes on waiting, perhaps telling the sender so. Returns NULL or the merge for the row; *delay: clone for the
  * sender or untouched. */
 static struct json_object *wait_json(const struct relay_policy *p, const struct pepsi_host *host, struct pepsi_msg *msg,
@@ -216,6 +237,7 @@ static int32_t decide(const struct relay_policy *p, const struct pepsi_host *hos
 		char why[sizeof error];
 		error_text(why, sizeof why, p, m, s->bounce[0]);
 		bounce = bounce_json(p, m, s->bounce, s->n_bounce, "permanent", life <= 0, why);
+		add_maybe(bounce, p, host, msg, m, s->bounce, s->n_bounce);
 		if (s->n_bounce == m->n_rcpts) {
 			/* the whole row, and its id, go where the failure is handled */
 			r = bounce_stage ? host->reroute(msg, bounce_stage, text(bounce)) : host->fail(msg, text(bounce));
@@ -234,6 +256,9 @@ static int32_t decide(const struct relay_policy *p, const struct pepsi_host *hos
 	}
 	uint32_t secs = p->wait_s ? p->wait_s : relay_backoff(p, attempts, life, (uint64_t)host->id(msg) ^ (uint64_t)host->now_us());
 	wait = wait_json(p, host, msg, m, s, attempts + counted, error, &delay);
+	add_maybe(wait, p, host, msg, m, s->retry, s->n_retry);
+	if (delay)
+		add_maybe(delay, p, host, msg, m, s->retry, s->n_retry);
 	if (s->n_ok && (host->next_stage(msg) || s->success_wanted)) {
 		/* the delivered ones still have a way to go: they keep this row, the waiting ones get one of their own */
 		clones[n_clones++] = (struct pepsi_clone){ .abi = PEPSI_ABI_OF(struct pepsi_clone), .stage = p->stage,

@@ -49,7 +49,7 @@ int sources_add(struct sources *s, const char *option, struct str value, struct 
 bool sources_has(const struct sources *s, const char *pool);
 
 /* A warm-up plan's word on one message more from this address to this provider: false, it has had today's share; another one of the pool is
- * taken, and if all say no, the one that would have been taken first among those without a plan, else the first. See warmup.h. */
+ * taken; if all say no, the one that would have been taken without plans. Asked only of addresses that can win so far: not a booking. See warmup.h. */
 typedef bool (*source_allow_fn)(void *arg, const struct source *source, const char *destination);
 
 struct source_ask {
@@ -68,6 +68,8 @@ enum source_found {
 	SOURCE_NO_FAMILY,              /* the pool that fits has no address of this family: leave such addresses of the destination out */
 	SOURCE_SUSPENDED,              /* all addresses of the pool are: not now; *ret_when is the time when one may be tried again */
 };
+/* Which pool fits: a number above 0, or 0: none. Sessions of different pools do not carry each other's mail. */
+unsigned source_pool(const struct sources *s, const struct source_ask *ask);
 enum source_found source_choose(struct sources *s, const struct source_ask *ask, int64_t now, struct source **ret, int64_t *ret_when);
 /* It could not be bound (EADDRNOTAVAIL) at this time, or could. */
 void source_failed(struct source *source, int64_t now);

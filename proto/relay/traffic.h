@@ -19,15 +19,15 @@
  *                             }
  *                             arm the timer with traffic_wait(t, now)
  *     greeting, EHLO, TLS     traffic_ready(t, now, &s->link): the transaction of its message begins
- *     the message is over     traffic_sent(t, now, &s->link, &result): whatever became of it; the item is the caller's again, who completes the
- *                             message (or pauses it: a refusal for now is an attempt). With several recipients: the worst result, which is
- *                             the one that says most of the destination: traffic_worse(). The session is idle now; if it cannot go on
- *                             (lost, protocol error), traffic_end() at once, before traffic_next()
+ *     the message is over     traffic_sent(t, now, &s->link, &result): whatever became of it. With several recipients: the result that says most of
+ *                             the destination: traffic_worse(). TRAFFIC_YOURS (nearly always): the item is the caller's again, who completes
+ *                             the message (or pauses it: a refusal for now is an attempt). The session is idle now; if it cannot go on (lost,
+ *                             protocol error, 421), traffic_end() at once, before traffic_next()
  *     the session is over     traffic_end(t, now, &s->link, failure or NULL): it failed before its message was sent or refused, or the other
  *                             side closed it while it was idle (NULL: that is no failure). Says what becomes of its message, if it has one:
  *                             TRAFFIC_KEPT: it waits again, at the front, and will come up in traffic_next();
  *                             TRAFFIC_YOURS: this was its attempt: pause() by the retry policy
- *     stop(msg)               traffic_drop(t, now, item): wherever it is; a session that works for it must be ended by traffic_end(…, NULL) first
+ *     stop(msg)               traffic_drop(t, now, item): wherever it is; close the session that works for it
  *
  * What counts as a session's failure: that no address of the destination could be used. A session goes from one address to the next by itself;
  * meanwhile it is one session here. A failure of our own (no socket, no route for the family) is TROUBLE_LOCAL and blames nobody: traffic_end()
@@ -51,9 +51,11 @@
  *    shape.backoff_first_ms, doubling, with chance in it. Then exactly one message tries. If that works the window opens from one.
  *    Meanwhile one message stays here for that, if the time is short; the others go back to the queue.
  *  - Room. `slots` messages are here at most. A destination is good (its sessions work, and a transaction takes less than TRAFFIC_SLOW_MS
- *    on average), new (nothing known), or poor (slow, failing, or silent for TRAFFIC_TRIAL_MS). Poor ones hold at most a quarter of the
- *    slots together, new ones half, each of them few; good ones have all the rest. When a new one has been silent for too long and the quarter
- *    is full, it is abandoned, and has a place among the poor later.
+ *    on average), new (nothing known), or poor (slow, failing, or silent for TRAFFIC_TRIAL_MS; sooner when more than a quarter of the slots is
+ *    taken by new ones: eight times what is usual now). Poor ones hold at most a quarter of the slots together, new ones half, each of
+ *    them few; good ones have all the rest. When a new one has been silent for too long and the quarter is full, it is abandoned, and has a
+ *    place among the poor later. Where a worker has more to do than it can, all seem slow: the times are stretched by what is usual, up to
+ *    three times. The quarter is at least one slot: with fewer than four slots the poor can hold up the good.
  *  - Who goes back to the queue gets a time by its place in the destination's line: the messages given back come again one after the other at
  *    the pace at which the destination takes them, those of a dead one spread over its back-off. So each is claimed in vain a few times only.
  *  - Ready destinations take turns, a message each.
@@ -91,8 +93,7 @@ struct traffic_item {
 	struct traffic_link *link;
 	uint64_t tag;
 	int64_t since;
-	unsigned passed;
-	unsigned char state;
+	unsigned char passed, tries, state;
 };
 /* In the caller's session. */
 struct traffic_link {
@@ -106,6 +107,7 @@ struct traffic_link {
 	int64_t since;
 	unsigned messages;
 	unsigned char state;
+	bool trial;
 };
 
 struct traffic_conf {
@@ -129,8 +131,8 @@ enum { TRAFFIC_KEPT = 0, TRAFFIC_BACK = 1, TRAFFIC_YOURS = 2 };
 /* A message for this destination. TRAFFIC_KEPT, or TRAFFIC_BACK: no room for it, *back says for how long. */
 int traffic_add(struct traffic *t, int64_t now, const struct shape_name *name, uint64_t tag, struct traffic_item *item,
     struct traffic_back *back);
-/* Would a message be taken? As traffic_add(), without a change: before a costly step (policy, TLSA records). A destination that is not known
- * would. */
+/* Would a message be taken? As traffic_add(), but nothing is: before a costly step (policy, TLSA records). TRAFFIC_BACK is to be followed: the
+ * message has a place in the line by it. A destination that is not known takes it. */
 int traffic_would(struct traffic *t, int64_t now, const struct shape_name *name, struct traffic_back *back);
 
 enum traffic_what { TRAFFIC_NOTHING, TRAFFIC_START, TRAFFIC_REUSE, TRAFFIC_RETURN, TRAFFIC_ABANDON, TRAFFIC_CLOSE };
@@ -149,11 +151,14 @@ void traffic_begin(struct traffic *t, int64_t now, struct traffic_link *link, st
 /* The tag of a session, when it is only known once it is made; else it is its first message's. */
 void traffic_retag(struct traffic *t, struct traffic_link *link, uint64_t tag);
 void traffic_ready(struct traffic *t, int64_t now, struct traffic_link *link);
-void traffic_sent(struct traffic *t, int64_t now, struct traffic_link *link, const struct smtp_result *result);
+/* TRAFFIC_YOURS: the item is the caller's. TRAFFIC_KEPT: nothing was said of the message: a reused session was closed by the other side as we
+ * began (lost, or 421, at MAIL); it waits again, at the front; its recipients' results are to be forgotten. The session is over then: as
+ * always when it cannot go on, traffic_end() before traffic_next(). */
+int traffic_sent(struct traffic *t, int64_t now, struct traffic_link *link, const struct smtp_result *result);
 /* failure NULL: the session just ended. trouble: TROUBLE_NONE: trouble_of(failure); else what the caller knows better (TROUBLE_LOCAL, _DNS,
  * _TLS). Returns TRAFFIC_KEPT or TRAFFIC_YOURS (also when it had no message). */
 int traffic_end(struct traffic *t, int64_t now, struct traffic_link *link, const struct smtp_result *failure, enum trouble trouble);
-/* No more of this message; nothing when it is not here. */
+/* No more of this message; nothing when it is not here. A session that works for it is forgotten with it: its end need not be told. */
 void traffic_drop(struct traffic *t, int64_t now, struct traffic_item *item);
 /* Of two results of one transaction (recipients), the one to tell. */
 const struct smtp_result *traffic_worse(const struct smtp_result *a, const struct smtp_result *b);
@@ -179,11 +184,14 @@ struct traffic_view {
 };
 /* Walks the destinations, the latest used first: *pos begins as NULL. No other call in between. False at the end. */
 bool traffic_view(const struct traffic *t, int64_t now, const void **pos, struct traffic_view *ret);
+/* What changed since the last call: a destination was paused (backoff_ms > 0), or is served again. One call each; false: no more. */
+bool traffic_news(struct traffic *t, int64_t now, struct traffic_view *ret);
 /* As a JSON object. */
 void traffic_view_json(const struct traffic_view *v, struct buf *out);
 
 struct traffic_totals {
-	unsigned destinations, slots, held, held_new, held_poor, sessions, idle, backoff;
+	unsigned destinations, slots, held, held_new, held_poor, sessions, idle;
+	unsigned failing;              /* destinations */
 	uint64_t started, reused, sent, refused, failed, given_back, abandoned, forgotten;
 	uint64_t trouble[TROUBLE_N];
 };

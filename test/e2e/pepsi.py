@@ -856,6 +856,11 @@ def main(file, functions):
     if not os.access(os.path.join(BIN, "pepsid"), os.X_OK):
         say("FAIL: no pepsid in %s (PEPSI_BIN)" % BIN)
         sys.exit(1)
+    ours = {n[:-3] for n in os.listdir(os.path.dirname(os.path.abspath(file))) if n.endswith(".py")}
+    hidden = ours & set(getattr(sys, "stdlib_module_names", ()))
+    if hidden:  # whatever imports that gets our file in its place
+        say("FAIL: named like a module of the standard library: %s" % " ".join(sorted(hidden)))
+        sys.exit(1)
     t = Test(name)
 
     def too_long(*_):

@@ -23,7 +23,7 @@ static const char *conf_str(const struct pepsi_conf *cc, const char *name)
 	size_t n = strlen(name);
 	for (const char *p = c->text; p && *p; p = strchr(p, '\n') ? strchr(p, '\n') + 1 : NULL)
 		if (!strncmp(p, name, n) && p[n] == '=') {
-			char *v = c->values[c->next++ % 16];
+			char *v = c->values[c->next++ % (sizeof c->values / sizeof *c->values)];
 			snprintf(v, sizeof c->values[0], "%.*s", (int)strcspn(p + n + 1, "\n"), p + n + 1);
 			return v;
 		}
@@ -40,7 +40,7 @@ static int32_t conf_multi(const struct pepsi_conf *cc, const char *name, size_t 
 		size_t key = strcspn(p, "=");
 		if (strncmp(p, name, n) != 0 || i--)
 			continue;
-		char *k = c->values[c->next++ % 16], *v = c->values[c->next++ % 16];
+		char *k = c->values[c->next++ % (sizeof c->values / sizeof *c->values)], *v = c->values[c->next++ % (sizeof c->values / sizeof *c->values)];
 		snprintf(k, sizeof c->values[0], "%.*s", (int)key, p);
 		snprintf(v, sizeof c->values[0], "%.*s", (int)strcspn(p + key + 1, "\n"), p + key + 1);
 		*ret_name = k;
@@ -80,6 +80,10 @@ static const char *conf_stage_name(const struct pepsi_conf *c)
 
 static const char *conf_global(const struct pepsi_conf *c, const char *section, const char *name)
 {
+	if (!strcmp(section, "pepsi") && !strcmp(name, "STATE_DIR"))
+		return "/state";
+	if (!strcmp(section, "token-office") && !strcmp(name, "CLIENT_ID"))
+		return "us";
 	return !strcmp(section, "pepsi") && !strcmp(name, "HOSTNAME") ? c->hostname : NULL;
 }
 

@@ -214,7 +214,7 @@ static void test_optional(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		if (tls_optional(str_from(cases[i].headers)) != cases[i].optional)
-			print_error("%s", cases[i].headers);
+			print_error("%s", cases[i].headers ? cases[i].headers : "");
 		assert_int_equal(tls_optional(str_from(cases[i].headers)), cases[i].optional);
 	}
 }
