@@ -189,6 +189,12 @@ static void routed(void *arg, int rc)
 	}
 	d->began = false;
 	d->n_hosts = (unsigned)(d->route.n_hosts < HOSTS_MAX ? d->route.n_hosts : HOSTS_MAX);
+	queue_name(d);
+	struct traffic_back back;
+	if (!queue_would(d, &back)) {
+		delivery_back(d, back.seconds, back.why, back.text);
+		return;
+	}
 	if (d->w->sts && !d->route.literal)
 		d->sts_ask = sts_policies_ask(d->w->sts, d->msg, str_from(d->domain), policy, d);
 	look_up(d, plan_evaluate, d, records);
@@ -288,7 +294,6 @@ void delivery_stop(struct delivery *d, uint32_t why)
 		d->line = NULL;
 		l->d = NULL;
 		queue_drop(d);
-		queue_over(l, NULL);
 		line_free(l);
 	}
 	delivery_back(d, leave ? LEAVE_BACK_S : RUNTIME_BACK_S, leave ? "leaving" : "time", "");

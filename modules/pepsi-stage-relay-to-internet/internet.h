@@ -18,7 +18,9 @@
 #include "lookup.h"
 #include "pattern.h"
 #include "proto/relay/route.h"
+#include "proto/relay/source.h"
 #include "proto/relay/tls.h"
+#include "proto/relay/traffic.h"
 #include "ratchet_memory.h"
 #include "relay.h"
 #include "session.h"
@@ -52,6 +54,8 @@ struct settings {
 	struct route_own own_ip[OWN_MAX];
 	size_t n_own_ip;
 	struct session_times times;
+	struct shapes *shapes;
+	struct sources *sources;
 	struct relay_policy policy; /* hop and remote_mta are a recipient's */
 	char *stage;
 };
@@ -115,8 +119,8 @@ struct delivery {
 	struct pepsi_event *grace;         /* it is to end: when this fires at the latest; NULL: it is not */
 	uint32_t back_s;                   /* it goes back to the queue for so long; 0: it does not */
 	/* queue.c's */
-	struct delivery *wait_next;
-	bool waiting;
+	struct shape_name name;            /* of the destination */
+	struct traffic_item item;
 };
 
 struct line {
@@ -124,8 +128,8 @@ struct line {
 	struct line *next, *prev;
 	struct session *s;                 /* NULL: none just now */
 	struct delivery *d;                /* NULL: idle */
-	uint64_t tag;
-	char domain[DNS_NAME_MAX + 3];     /* of the last message */
+	struct traffic_link link;
+	struct source *source;             /* NULL: the system's choice */
 	char host[DNS_NAME_MAX + 1];       /* as the MX record names it */
 	struct route_address ip;
 	char ip_text[64];
@@ -190,18 +194,28 @@ void line_abort(struct line *l, const char *why);
 /* Closes an idle one politely, or any at once. l is gone. */
 void line_quit(struct line *l);
 void line_free(struct line *l);
+/* What the choice of a source address depends on; sender: room for a domain. */
+struct source_ask line_ask(const struct delivery *d, unsigned family, char sender[DNS_NAME_MAX + 1]);
 
 /* queue.c: who may send now. */
 struct queue *queue_new(struct worker *w);
 void queue_free(struct queue *q);
+/* d->name. The route is known. */
+void queue_name(struct delivery *d);
+/* Would it be taken? False: *ret says for how long to go back; that is to be followed. */
+bool queue_would(struct delivery *d, struct traffic_back *ret);
+/* Waits; or is gone back to the queue already, where there is no room. */
 void queue_add(struct delivery *d);
+/* A new session for d, which was told to start. */
+void queue_begin(struct line *l, struct delivery *d);
 /* d is no longer of interest: it waits nowhere, and no line has it. */
 void queue_drop(struct delivery *d);
 /* The session of l begins the transaction of its message. */
 void queue_ready(struct line *l);
-/* The message of l is over; the worst result. */
-void queue_sent(struct line *l, const struct smtp_result *worst);
 enum queue_says { QUEUE_KEPT, QUEUE_YOURS };
+/* The message of l is over; the worst result. QUEUE_KEPT: it was no more than a kept session that ended: the message waits again, its results are
+ * to be forgotten. */
+enum queue_says queue_sent(struct line *l, const struct smtp_result *worst);
 /* The session of l is over, or could not be had (failure; NULL: it just ended). QUEUE_KEPT: its message waits again. The caller frees l. */
 enum queue_says queue_over(struct line *l, const struct smtp_result *failure);
 

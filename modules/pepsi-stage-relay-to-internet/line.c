@@ -105,13 +105,12 @@ static bool collect(struct line *l)
 	return alive;
 }
 
-/* The result that says most of the destination: of those that failed the first, else any. */
+/* The result that says most of the destination. */
 static const struct smtp_result *worst(const struct line *l)
 {
 	const struct smtp_result *w = &l->part.rcpts[0].result;
 	for (size_t i = 1; i < l->part.n_rcpts; i++)
-		if (w->outcome == SMTP_OUT_OK && l->part.rcpts[i].result.outcome != SMTP_OUT_OK)
-			w = &l->part.rcpts[i].result;
+		w = traffic_worse(w, &l->part.rcpts[i].result);
 	return w;
 }
 
@@ -128,11 +127,17 @@ static bool best(const struct delivery *d, unsigned h)
 static bool finish(struct line *l, bool told)
 {
 	struct delivery *d = l->d;
-	if (told)
-		queue_sent(l, worst(l));
+	bool again = told && queue_sent(l, worst(l)) == QUEUE_KEPT;
 	l->d = NULL;
 	d->line = NULL;
 	l->sent = l->judged = false;
+	if (again) {
+		for (size_t i = 0; i < d->m.n_rcpts; i++)
+			if (d->todo[i])
+				d->m.rcpts[i].result = (struct smtp_result){ .outcome = SMTP_OUT_NONE };
+		delivery_reset(d);
+		return false;
+	}
 	bool keep = best(d, l->at_host);
 	if (l->s)
 		session_for(l->s, NULL);
@@ -174,6 +179,50 @@ static void all_failed(struct line *l)
 
 /* -- addresses */
 
+static const char *sender_domain(const struct delivery *d, char ret[DNS_NAME_MAX + 1])
+{
+	size_t at = d->m.mail_from.n;
+	while (at && d->m.mail_from.p[at - 1] != '@')
+		at--;
+	if (!at || dns_name_fold(str_skip(d->m.mail_from, at), ret) < 0)
+		ret[0] = 0;
+	return ret;
+}
+
+struct source_ask line_ask(const struct delivery *d, unsigned family, char sender[DNS_NAME_MAX + 1])
+{
+	return (struct source_ask){ .sender = sender_domain(d, sender), .pool = d->name.shape->sources, .route = &d->route, .domain = d->domain,
+		.key = d->name.key, .family = (unsigned char)family };
+}
+
+/* Our address for it. False: there is none now, or none of that family, and the failure says so. */
+static bool choose_source(struct line *l, const struct route_address *a, struct session_peer *peer)
+{
+	struct delivery *d = l->d;
+	char sender[DNS_NAME_MAX + 1];
+	struct source_ask ask = line_ask(d, a->n, sender);
+	int64_t when;
+	l->source = NULL;
+	if (!d->w->set.sources)
+		return true;
+	switch (source_choose(d->w->set.sources, &ask, d->w->host->mono_ms(), &l->source, &when)) {
+	case SOURCE_SYSTEM:
+		return true;
+	case SOURCE_FOUND:
+		hop_address_set(&peer->from, l->source->ip, l->source->n, 0);
+		if (l->source->helo)
+			peer->helo = l->source->helo;
+		return true;
+	case SOURCE_NO_FAMILY:
+		delivery_failed_by(d, l->where, SMTP_PHASE_CONNECT, "4.3.0", "we have no source address of that family");
+		return false;
+	case SOURCE_SUSPENDED:
+		delivery_failed_by(d, l->where, SMTP_PHASE_CONNECT, "4.3.0", "none of our source addresses can be used now");
+		return false;
+	}
+	return false;
+}
+
 static bool connect_to(struct line *l, const struct route_address *a)
 {
 	struct delivery *d = l->d;
@@ -188,6 +237,8 @@ static bool connect_to(struct line *l, const struct route_address *a)
 	l->verified = "no";
 	l->judged = l->sent = l->stale = l->reused = false;
 	hop_address_set(&peer.to, a->ip, a->n, d->w->set.port);
+	if (!choose_source(l, a, &peer))
+		return false;
 	l->s = session_new(&d->w->env, &peer, on_session, l);
 	if (!l->s) {
 		delivery_failed_by(d, l->where, SMTP_PHASE_CONNECT, "4.3.0", "out of memory");
@@ -248,6 +299,8 @@ static void judge(struct line *l)
 	l->judged = true;
 	if (!l->reused)
 		health(l, NULL);
+	if (l->source)
+		source_ok(l->source);
 	bool go = plan_judge(d, l->at_host, session_facts(l->s), l->plain, &v, &l->verified, &l->level);
 	if (go) {
 		l->how = log_how(d, l);
@@ -389,6 +442,17 @@ static void over(struct line *l)
 		return;
 	}
 	const struct smtp_result *failure = session_failure(l->s);
+	if (session_facts(l->s)->no_source && l->source && d->tries < TRIES_MAX && !d->grace) {
+		/* the address is gone from this machine: another one, for the same host */
+		struct route_address a = l->ip;
+		source_failed(l->source, l->w->host->mono_ms());
+		drop_session(l, false);
+		if (!connect_to(l, &a))
+			next(l);
+		return;
+	}
+	if (l->source && session_facts(l->s)->connected)
+		source_ok(l->source);
 	/* a host that says "not now" instead of a greeting is there; one of our own faults is not its */
 	if (!l->judged && !session_facts(l->s)->greeted && !failure->code && strcmp(failure->status, "4.3.0") != 0)
 		health(l, failure->text.p);
@@ -455,8 +519,6 @@ static void take(struct line *l, struct delivery *d)
 {
 	l->d = d;
 	d->line = l;
-	l->tag = d->tag;
-	snprintf(l->domain, sizeof l->domain, "%s", d->domain);
 	free(l->rcpts);
 	free(l->idx);
 	l->rcpts = NULL;
@@ -474,6 +536,7 @@ void line_start(struct delivery *d)
 		delivery_end(d);
 		return;
 	}
+	queue_begin(l, d);
 	take(l, d);
 	order(d);
 	next(l);
@@ -508,7 +571,7 @@ void line_abort(struct line *l, const char *why)
 		return;
 	}
 	delivery_failed_by(d, l->where, SMTP_PHASE_CONNECT, "4.4.2", why);
-	queue_over(l, NULL);
+	queue_drop(d);
 	l->d = NULL;
 	d->line = NULL;
 	line_free(l);

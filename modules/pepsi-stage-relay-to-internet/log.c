@@ -3,6 +3,8 @@
 
 #include "say.h"
 
+#include <arpa/inet.h>
+#include <netdb.h>
 #include <stdio.h>
 
 enum { LOG_RCPTS_MAX = 20 }; /* recipients of one message that get a line */
@@ -26,8 +28,15 @@ const struct relay_where *log_where(struct delivery *d, const struct line *l)
 const char *log_how(struct delivery *d, const struct line *l)
 {
 	const struct session_facts *f = session_facts(l->s);
-	return arena_printf(d->a, "host=%s ip=%s port=%u tls=\"%s\" verified=%s reused=%s", l->host[0] ? l->host : "-", l->ip_text, d->w->set.port,
-	    f->tls_text, l->verified, l->reused ? "yes" : "no");
+	struct hop_address local;
+	char from[INET6_ADDRSTRLEN] = "-";
+	if (session_local(l->s, &local)) {
+		int r = getnameinfo((const void *)&local.sa, local.len, from, sizeof from, NULL, 0, NI_NUMERICHOST);
+		if (r)
+			snprintf(from, sizeof from, "-");
+	}
+	return arena_printf(d->a, "host=%s ip=%s port=%u from=%s tls=\"%s\" verified=%s reused=%s", l->host[0] ? l->host : "-", l->ip_text,
+	    d->w->set.port, from, f->tls_text, l->verified, l->reused ? "yes" : "no");
 }
 
 void log_results(struct delivery *d)

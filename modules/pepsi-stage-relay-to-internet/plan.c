@@ -61,7 +61,10 @@ unsigned plan_make(struct delivery *d)
 		tls_need(&h->rules, &h->need);
 		usable += d->route.host[i].state == ROUTE_HOST_USED && h->need.usable;
 	}
-	d->tag = tag_of(d);
+	char sender[DNS_NAME_MAX + 1];
+	struct source_ask ask = line_ask(d, 4, sender);
+	unsigned pool = d->w->set.sources ? source_pool(d->w->set.sources, &ask) : 0;
+	d->tag = mix(tag_of(d), &pool, sizeof pool);
 	return usable;
 }
 

@@ -71,7 +71,7 @@ def domains(t):
 def hosts(t):
     """The next exchanger when one is down, busy or says no for now; a refusal for good is believed; what cannot be delivered goes back."""
     net = Net(t, {"far.test": "@ IN MX 10 a\n@ IN MX 20 b\na IN A 127.9.0.21\nb IN A 127.9.0.22\n", "null.test": "@ IN MX 0 .\n",
-                  "self.test": "@ IN MX 10 mx.example.test.\n"}, "ADDRESS_HEALTH = NO\n")
+                  "self.test": "@ IN MX 10 mx.example.test.\n"}, "ADDRESS_HEALTH = NO\nSHAPE_1 = * backoff=1s..2s\n")
     b = net.sink("127.9.0.22")
     net.accept("down", "x@far.test")
     arrives("down", b)

@@ -20,7 +20,7 @@ void test_internet_delivers(void **state)
 	site_logs(&m, "relayed to=<x@example.org> host=mx1.example.org ip=127.0.0.2 port=");
 	site_logs(&m, "tls=\"\" verified=no reused=no phase=dot code=250 status=2.0.0 reply=\"took it\"");
 	fake_loop_skip(11000); /* idle for too long */
-	site_settle();
+	site_until(1);
 	peer_end(&p);
 	site_close(&s);
 	site_done(&m);
@@ -261,6 +261,9 @@ int main(void)
 		cmocka_unit_test(test_internet_final),
 		cmocka_unit_test(test_internet_all_down),
 		cmocka_unit_test(test_internet_literal),
+		cmocka_unit_test(test_internet_sources),
+		cmocka_unit_test(test_internet_window),
+		cmocka_unit_test(test_internet_backoff),
 		cmocka_unit_test(test_internet_tls),
 		cmocka_unit_test(test_internet_tls_fails),
 		cmocka_unit_test(test_internet_tls_required),

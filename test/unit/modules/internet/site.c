@@ -47,11 +47,6 @@ void site_until(int marks)
 	fake_loop_idle(10);
 }
 
-void site_settle(void)
-{
-	fake_loop_idle(60000);
-}
-
 static void holds(const struct buf *b, const char *text)
 {
 	if (!strstr(buf_z(b), text))
