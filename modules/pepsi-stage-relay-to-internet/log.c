@@ -41,7 +41,7 @@ void log_results(struct delivery *d)
 		buf_addf(&b, "%s to=<%.*s> %s phase=%s code=%u status=%s reply=\"%.*s\"%s",
 		    v == RELAY_OK ? "relayed" : v == RELAY_RETRY ? "deferred" : "refused", STR_ARG(to->address),
 		    d->how[i] ? d->how[i] : "host=-", smtp_phase_name(r->phase), r->code, r->status[0] ? r->status : "-",
-		    STR_ARG(r->text), r->maybe ? " maybe=delivered" : "");
+		    STR_ARG(r->text), r->maybe ? " maybe_delivered=yes" : "");
 		d->w->host->log(d->msg, v == RELAY_OK ? PEPSI_LOG_INFO : PEPSI_LOG_WARN, buf_z(&b));
 	}
 	buf_free(&b);

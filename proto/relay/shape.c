@@ -267,3 +267,14 @@ bool shapes_doubt(const struct shapes *s, unsigned workers, size_t i, const char
 	}
 	return false;
 }
+
+bool shapes_pool(const struct shapes *s, size_t i, const char **ret_option, const char **ret_pool)
+{
+	for (size_t k = 0; s && k < s->n; k++)
+		if (s->rule[k]->shape.sources[0] && !i--) {
+			*ret_option = s->rule[k]->option;
+			*ret_pool = s->rule[k]->shape.sources;
+			return true;
+		}
+	return false;
+}

@@ -63,6 +63,9 @@ int shapes_add(struct shapes *s, const char *option, struct str value, struct bu
  * `workers` (each worker then allows one: up to `workers` in all). The i-th, from 0, into *why; false behind the last. */
 bool shapes_doubt(const struct shapes *s, unsigned workers, size_t i, const char **ret_option, struct buf *why);
 
+/* The i-th line with sources=: for who knows the pools. */
+bool shapes_pool(const struct shapes *s, size_t i, const char **ret_option, const char **ret_pool);
+
 /* What a message's destination is called, and which limits it has. */
 struct shape_name {
 	char key[SHAPE_KEY_MAX + 1];    /* "google" (a provider), "mx1.example.org,mx2.example.org": the exchangers in alphabetical order (their

@@ -199,19 +199,20 @@ int sources_add(struct sources *s, const char *option, struct str value, struct 
 
 /* -- choosing */
 
-static struct pool *fitting(struct sources *s, const struct source_ask *ask)
+unsigned source_pool(const struct sources *s, const struct source_ask *ask)
 {
-	for (size_t i = 0; ask->pool && ask->pool[0] && i < s->n; i++)
+	size_t n = s ? s->n : 0;
+	for (size_t i = 0; ask->pool && ask->pool[0] && i < n; i++)
 		if (!strcmp(s->pool[i]->name, ask->pool))
-			return s->pool[i];
-	for (size_t i = 0; i < s->n; i++) {
+			return (unsigned)i + 1;
+	for (size_t i = 0; i < n; i++) {
 		const struct pool *p = s->pool[i];
 		if (p->name[0] && !p->from.n && !p->to.n)
 			continue; /* for SHAPE lines only */
 		if ((!p->from.n || patterns_fit_domain(&p->from, ask->sender)) && (!p->to.n || patterns_fit(&p->to, ask->route, ask->domain)))
-			return s->pool[i];
+			return (unsigned)i + 1;
 	}
-	return NULL;
+	return 0;
 }
 
 static uint64_t mixed(uint64_t h, const void *p, size_t n)
@@ -236,7 +237,8 @@ static uint64_t throws(const struct source *s, const char *key)
 
 enum source_found source_choose(struct sources *s, const struct source_ask *ask, int64_t now, struct source **ret, int64_t *ret_when)
 {
-	struct pool *p = s ? fitting(s, ask) : NULL;
+	unsigned at = source_pool(s, ask);
+	struct pool *p = at ? s->pool[at - 1] : NULL;
 	struct source *best = NULL, *allowed = NULL;
 	uint64_t best_v = 0, allowed_v = 0;
 	int64_t when = 0;

@@ -68,6 +68,8 @@ enum source_found {
 	SOURCE_NO_FAMILY,              /* the pool that fits has no address of this family: leave such addresses of the destination out */
 	SOURCE_SUSPENDED,              /* all addresses of the pool are: not now; *ret_when is the time when one may be tried again */
 };
+/* Which pool fits: a number above 0, or 0: none. Sessions of different pools do not carry each other's mail. */
+unsigned source_pool(const struct sources *s, const struct source_ask *ask);
 enum source_found source_choose(struct sources *s, const struct source_ask *ask, int64_t now, struct source **ret, int64_t *ret_when);
 /* It could not be bound (EADDRNOTAVAIL) at this time, or could. */
 void source_failed(struct source *source, int64_t now);

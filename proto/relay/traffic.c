@@ -18,6 +18,7 @@ struct traffic *traffic_new(const struct traffic_conf *conf)
 	t->salt = route_mix(&seed);
 	t->chance = route_mix(&seed);
 	t->shed_end = &t->shed;
+	t->news_end = &t->news;
 	t->poor_ms = TRAFFIC_SLOW_MS * 3;
 	t->new_ms = TRAFFIC_TRIAL_MS / 4;
 	return t;
@@ -361,6 +362,19 @@ void traffic_begin(struct traffic *t, int64_t now, struct traffic_link *link, st
 	touch(t, d, now);
 }
 
+bool traffic_news(struct traffic *t, int64_t now, struct traffic_view *ret)
+{
+	struct traffic_destination *d = t->news;
+	if (!d)
+		return false;
+	t->news = d->news_next;
+	if (!t->news)
+		t->news_end = &t->news;
+	d->news = false;
+	view_of(d, now, ret);
+	return true;
+}
+
 void traffic_retag(struct traffic *t, struct traffic_link *link, uint64_t tag)
 {
 	(void)t;
@@ -511,12 +525,16 @@ void traffic_drop(struct traffic *t, int64_t now, struct traffic_item *item)
 	struct traffic_destination *d = item->at;
 	if (!d || item->state == ITEM_OUT)
 		return;
-	must(item->state != ITEM_WORKING); /* traffic_end() comes first */
+	struct traffic_link *k = item->link;
 	if (item->state == ITEM_STARTING) {
 		d->n_starting--;
 		t->n_links--;
 	}
 	item_out(t, item, now);
+	if (k)
+		link_out(t, k, now);
+	d->stalled = d->stalled && d->busy.n;
+	room_sort(t, d, now);
 	touch(t, d, now);
 }
 

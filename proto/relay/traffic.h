@@ -27,7 +27,7 @@
  *                             side closed it while it was idle (NULL: that is no failure). Says what becomes of its message, if it has one:
  *                             TRAFFIC_KEPT: it waits again, at the front, and will come up in traffic_next();
  *                             TRAFFIC_YOURS: this was its attempt: pause() by the retry policy
- *     stop(msg)               traffic_drop(t, now, item): wherever it is; a session that works for it must be ended by traffic_end(…, NULL) first
+ *     stop(msg)               traffic_drop(t, now, item): wherever it is; close the session that works for it
  *
  * What counts as a session's failure: that no address of the destination could be used. A session goes from one address to the next by itself;
  * meanwhile it is one session here. A failure of our own (no socket, no route for the family) is TROUBLE_LOCAL and blames nobody: traffic_end()
@@ -158,7 +158,7 @@ int traffic_sent(struct traffic *t, int64_t now, struct traffic_link *link, cons
 /* failure NULL: the session just ended. trouble: TROUBLE_NONE: trouble_of(failure); else what the caller knows better (TROUBLE_LOCAL, _DNS,
  * _TLS). Returns TRAFFIC_KEPT or TRAFFIC_YOURS (also when it had no message). */
 int traffic_end(struct traffic *t, int64_t now, struct traffic_link *link, const struct smtp_result *failure, enum trouble trouble);
-/* No more of this message; nothing when it is not here. */
+/* No more of this message; nothing when it is not here. A session that works for it is forgotten with it: its end need not be told. */
 void traffic_drop(struct traffic *t, int64_t now, struct traffic_item *item);
 /* Of two results of one transaction (recipients), the one to tell. */
 const struct smtp_result *traffic_worse(const struct smtp_result *a, const struct smtp_result *b);
@@ -184,6 +184,8 @@ struct traffic_view {
 };
 /* Walks the destinations, the latest used first: *pos begins as NULL. No other call in between. False at the end. */
 bool traffic_view(const struct traffic *t, int64_t now, const void **pos, struct traffic_view *ret);
+/* What changed since the last call: a destination was paused (backoff_ms > 0), or is served again. One call each; false: no more. */
+bool traffic_news(struct traffic *t, int64_t now, struct traffic_view *ret);
 /* As a JSON object. */
 void traffic_view_json(const struct traffic_view *v, struct buf *out);
 

@@ -50,13 +50,13 @@ struct links {
 struct traffic_destination {
 	struct traffic_destination *same_hash;   /* the next with an equal hash */
 	struct traffic_destination *ring_next, *ring_prev; /* of t->ready[room] or NULL */
-	struct traffic_destination *shed_next;
+	struct traffic_destination *shed_next, *news_next;
 	struct traffic_destination *use_next, *use_prev;   /* by last use */
 	uint64_t hash;
 	unsigned heap;                  /* index + 1 in t->heap, 0: none */
 	int64_t wake;
 	enum room room;
-	bool ready, shedding, lookup;
+	bool ready, shedding, news, lookup;
 
 	struct traffic_item *first, *last;   /* waiting */
 	unsigned n_waiting, n_starting;
@@ -119,6 +119,7 @@ struct traffic {
 	struct ring ready[ROOM_N];
 	unsigned turn;                  /* whose ring is next */
 	struct traffic_destination *shed, **shed_end;
+	struct traffic_destination *news, **news_end;
 	struct traffic_destination *use_first, *use_last; /* latest first */
 	struct idles idle, leaving;     /* latest first; leaving: to be announced by CLOSE */
 	struct idles trial;             /* sessions that are opening, of destinations that nothing is known of; latest first */
@@ -157,8 +158,13 @@ void idle_del(struct idles *l, struct traffic_link *k);
 void dest_wake(struct traffic *t, struct traffic_destination *d, int64_t at);
 void dest_ready(struct traffic *t, struct traffic_destination *d, bool ready);
 void dest_shed(struct traffic *t, struct traffic_destination *d);
+/* It was paused, or is no longer: worth a line in the log. */
+void dest_news(struct traffic *t, struct traffic_destination *d);
 /* In the books, room by room: messages, and those of them that are worked for, changed by these. */
 void dest_count(struct traffic *t, const struct traffic_destination *d, int held, int busy);
+
+/* -- traffic_view.c */
+void view_of(const struct traffic_destination *d, int64_t now, struct traffic_view *ret);
 
 /* -- traffic_room.c */
 /* How long a transaction, and a session before it, may take. A worker with more to do than it can sees everybody answer late; so these are

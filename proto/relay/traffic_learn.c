@@ -150,6 +150,7 @@ static void pause_it(struct traffic *t, struct traffic_destination *d, int64_t n
 	d->probe = d->probe || probe;
 	d->called = false;
 	dest_shed(t, d);
+	dest_news(t, d);
 }
 
 static void fail(struct traffic *t, struct traffic_destination *d, int64_t now)
@@ -164,8 +165,8 @@ static void fail(struct traffic *t, struct traffic_destination *d, int64_t now)
 
 void learn_alive(struct traffic *t, struct traffic_destination *d, int64_t now)
 {
-	(void)t;
 	if (d->probe) {
+		dest_news(t, d);
 		d->probe = false;
 		d->until = 0;
 		d->turn = now; /* who comes now may stay */

@@ -57,7 +57,7 @@ static bool make_room(struct traffic *t)
 {
 	for (unsigned i = 0; i < 64 && t->n >= TRAFFIC_DESTINATIONS_MAX; i++) {
 		struct traffic_destination *d = t->use_last;
-		if (d->n_waiting || dest_links(d) || d->shedding) {
+		if (d->n_waiting || dest_links(d) || d->shedding || d->news) {
 			use_del(t, d);
 			use_add(t, d);
 		} else {
@@ -251,6 +251,16 @@ void dest_shed(struct traffic *t, struct traffic_destination *d)
 	d->shed_next = NULL;
 	*t->shed_end = d;
 	t->shed_end = &d->shed_next;
+}
+
+void dest_news(struct traffic *t, struct traffic_destination *d)
+{
+	if (d->news)
+		return;
+	d->news = true;
+	d->news_next = NULL;
+	*t->news_end = d;
+	t->news_end = &d->news_next;
 }
 
 void dest_count(struct traffic *t, const struct traffic_destination *d, int held, int busy)

@@ -17,16 +17,10 @@ static enum traffic_state state_of(const struct traffic_destination *d, int64_t 
 	return d->room == ROOM_POOR ? TRAFFIC_POOR : d->room == ROOM_GOOD ? TRAFFIC_GOOD : TRAFFIC_NEW;
 }
 
-bool traffic_view(const struct traffic *t, int64_t now, const void **pos, struct traffic_view *ret)
+void view_of(const struct traffic_destination *d, int64_t now, struct traffic_view *ret)
 {
-	const struct traffic_destination *d = *pos ? ((const struct traffic_destination *)*pos)->use_next : t->use_first;
-	int64_t us;
-	unsigned window;
-	if (!d)
-		return false;
-	*pos = d;
-	us = d->interval_us > d->learnt_us ? d->interval_us : d->learnt_us;
-	window = d->window / WINDOW_ONE;
+	int64_t us = d->interval_us > d->learnt_us ? d->interval_us : d->learnt_us;
+	unsigned window = d->window / WINDOW_ONE;
 	if (d->ceiling && window > d->ceiling)
 		window = d->ceiling;
 	*ret = (struct traffic_view){ .key = d->key, .state = state_of(d, now), .window = d->until > now ? 0 : d->probe ? 1 : window,
@@ -34,6 +28,15 @@ bool traffic_view(const struct traffic *t, int64_t now, const void **pos, struct
 		.rate = us ? (unsigned)(INT64_C(60000000) / us) : 0, .backoff_ms = d->until > now ? d->until - now : 0, .mean_ms = d->mean,
 		.trouble = d->trouble, .trouble_ms = d->trouble == TROUBLE_NONE ? 0 : now - d->trouble_at, .error = d->error, .sent = d->sent,
 		.refused = d->refused, .failed = d->failed, .given_back = d->given_back };
+}
+
+bool traffic_view(const struct traffic *t, int64_t now, const void **pos, struct traffic_view *ret)
+{
+	const struct traffic_destination *d = *pos ? ((const struct traffic_destination *)*pos)->use_next : t->use_first;
+	if (!d)
+		return false;
+	*pos = d;
+	view_of(d, now, ret);
 	return true;
 }
 

@@ -1,11 +1,12 @@
-"""Other people's servers as next hops: Postfix, Exim, OpenSMTPD and aiosmtpd by SMTP, Dovecot by LMTP, each in plain text and within TLS. What
-they got is what was sent, octet for octet: content with all that goes wrong on the way, addresses in another script, the parameters
-of DSN; who does not offer one of these gets what can be given without, or the sender hears of it. The first three hand on to a hop that keeps what
-it is told, and it is asked; what they say of the session they write into their trace."""
+"""Other people's servers as next hops: Postfix, Exim, OpenSMTPD and aiosmtpd by SMTP (relay-to-smarthost, and relay-to-internet), Dovecot by LMTP, each
+in plain text and within TLS. What they got is what was sent, octet for octet: content with all that goes wrong on the way, addresses in another
+script, the parameters of DSN; who does not offer one of these gets what can be given without, or the sender hears of it. The first three hand on to a
+hop that keeps what it is told, and it is asked; what they say of the session they write into their trace."""
 import json
 import os
 import re
 
+import dnslab
 import hops
 import peers
 import pepsi
@@ -176,18 +177,28 @@ def talk(t, kind):
     name = kind.__name__.lower()
     back = sink.Scripted(t)
     ways = {"plain": kind(t, None), "tls": kind(t, pair)}
+    tls = lmtp or can_tls(ways["tls"].port, ca)
+    if not lmtp:  # by relay-to-internet: TLS where it is offered and can be had
+        ways["mx"] = ways["tls"]
+        dns = dnslab.Lab({"mx.test": {"MX": ["10 host.mx.test"]}, "host.mx.test": {"A": ["127.0.0.1"]}})
+        t.cleanup(dns.close)
+    if not tls:
+        del ways["tls"]
     stages = [pepsi.route("init", [(w + ".test", "to-" + w) for w in ways], "back"),
               pepsi.smarthost("back", back.port, bounce=None), pepsi.bounce()]
     for w, peer in ways.items():
+        if w == "mx":
+            stages.append("[stage-to-mx]\nPROGRAM = pepsi-stage-relay-to-internet\nPORT = %d\nALLOW_LOOPBACK = YES\nBOUNCE_STAGE = bounce\n"
+                          "RETRY_MIN = 1 s\nRETRY_MAX = 2 s\n\n" % peer.port)
+            continue
         text = (pepsi.lmtp if lmtp else pepsi.smarthost)("to-" + w, peer.port, "TLS = require\nTLS_CA_FILE = %s\n" % ca.cert if w == "tls" else "")
         stages.append(text.replace("TLS = none\n", "") if w == "tls" else text)
-    d = pepsi.Pepsid(t, "".join(stages), pepsi="ALLOW_FUSION = NO\n")
+    d = pepsi.Pepsid(t, "".join(stages), pepsi="ALLOW_FUSION = NO\n",
+                     more="" if lmtp else "[pepsi-dns]\nSERVERS = %s\n" % dns.server)
     within_tls = 0
     for w, peer in ways.items():
         keys = offered(peer.port, lmtp)
         pepsi.check(w == "plain" or "STARTTLS" in keys, "%s offers no TLS: %s" % (name, keys))
-        if w == "tls" and not lmtp and not can_tls(peer.port, ca):
-            continue
         rcpt, sent, relayed = "someone@%s.test" % w, {}, 0
 
         def send(token, to=rcpt, more=b"", params="BODY=8BITMIME", rcpt_params="", **kw):
@@ -202,21 +213,24 @@ def talk(t, kind):
         refused = [] if "SMTPUTF8" in keys else ["utf8-" + w]
         wanted = [x for x in sent if x not in refused]
 
+        def those():
+            return [m for m in peer.got() if m.token.endswith("-" + w)]
+
         def all_there():
-            return not set(wanted) - {m.token for m in peer.got()}
+            return not set(wanted) - {m.token for m in those()}
         try:
             pepsi.wait_for("all arrive", all_there, 30, 0.2)
         except pepsi.Failed as e:
-            raise pepsi.Failed("%s %s: %s: %s; %s; its log: %s" % (name, w, e, set(wanted) - {m.token for m in peer.got()}, d.queue()[:2], peer.texts()[-3000:]))
+            raise pepsi.Failed("%s %s: %s: %s; %s; its log: %s" % (name, w, e, set(wanted) - {m.token for m in those()}, d.queue()[:2], peer.texts()[-3000:]))
         got = {}
-        for m in peer.got():
+        for m in those():
             pepsi.check(m.token not in got, "%s %s: %s came twice" % (name, w, m.token))
             got[m.token] = m
         pepsi.check(set(got) == set(wanted), "%s %s: %s" % (name, w, sorted(set(got) ^ set(wanted))))
         for token, m in got.items():
             problem = pepsi.below_trace(m.data, sent[token])
             pepsi.check(problem is None, "%s: %s %s" % (name, token, problem))
-            pepsi.check(m.tls == (w == "tls"), "%s: %s: TLS: %s, %r" % (name, token, m.tls, m.data[:400]))
+            pepsi.check(m.tls == (w != "plain" and tls), "%s: %s: TLS: %s, %r" % (name, token, m.tls, m.data[:400]))
         body = got["body-" + w]
         hands_on = isinstance(peer, HandsOn)
         if hands_on and "DSN" in keys:
@@ -232,15 +246,17 @@ def talk(t, kind):
             pepsi.check(m.rcpts[0][0] == utf8 and (not m.mail_params or has(m.mail_params, "SMTPUTF8")), "%s: %s %s" % (name, m.mail_params, m.rcpts))
         else:
             pepsi.wait_for("the report of what it cannot take", lambda: [r for r in reports(back) if "5.6.7" in r and w + ".test" in r], 30)
-        within_tls += len(got) if w == "tls" else 0
+        within_tls += len(got) if w != "plain" and tls else 0
         pepsi.say("      %-9s %-5s %d messages; offers %s" % (name, w, len(got), " ".join(keys)))
         wanted_reports = len(refused) + relayed
         pepsi.check(len([r for r in reports(back) if w + ".test" in r]) == wanted_reports, "%s: reports: %s" % (name, reports(back)))
     d.wait_empty(20)
     with open(d.log, errors="replace") as f:
         text = f.read()
-    pepsi.check("deferred to=" not in text, "something was tried twice: %s" % re.findall("deferred to=.*", text)[:3])
-    pepsi.check(len(re.findall(r"relayed to=<\S+@tls\.test>.* tls=TLSv1\.[23] ", text)) == within_tls, "not all within TLS")
+    # (an exchanger may say that there are too many connections for now)
+    twice = [x for x in re.findall("deferred to=.*", text) if " code=421 " not in x]
+    pepsi.check(not twice, "something was tried twice: %s" % twice[:3])
+    pepsi.check(len(re.findall(r"relayed to=<\S+@(?:tls|mx)\.test>.* tls=\"?TLSv1\.[23] ", text)) == within_tls, "not all within TLS")
     d.stop()
 
 

@@ -125,11 +125,14 @@ class Site:
         self.section = "[pepsi-dns]\nSERVERS = %s\nTIMEOUT = 1 s\nMAX_TTL = 1 s\nMAX_NEGATIVE_TTL = 1 s\n[pepsi-mta-sts]\nFETCH = yes\nCA_FILE = %s\nPORT = %d\nFETCH_TIMEOUT = %s\n%s%s" % (
             self.dns.server, self.ca.cert, self.web.port, timeout, "ALLOW_NETWORKS = %s\n" % allow if allow else "", more)
         self.d = pepsi.Pepsid(t, "", start=False)
-        self.d.write_config(pepsi.maildir("init", self.d.mail) + pepsi.bounce(), more=self.section)
+        self.configure(t)
         self.d.start()
         if "built without libcurl" in open(self.d.log, errors="replace").read():
             raise pepsi.Skip("built without libcurl")
         pepsi.wait_for("the fetching child is there", lambda: "event=fetch-ready" in self.log(), 60)
+
+    def configure(self, t):
+        self.d.write_config(pepsi.maildir("init", self.d.mail) + pepsi.bounce(), more=self.section)
 
     def add(self, domain, ident="1", address="127.0.0.1", **kw):
         record(self.zone, domain, ident, address)
@@ -269,14 +272,10 @@ def inside(t):
 
 
 def own_addresses():
-    probe = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    try:
-        probe.connect(("192.0.2.1", 9))
-        return [probe.getsockname()[0]]
-    except OSError:
-        return []
-    finally:
-        probe.close()
+    """Of IPv4, those outside 127.0.0.0/8."""
+    with open("/proc/net/fib_trie") as f:
+        text = f.read()
+    return sorted(set(re.findall(r"\|-- (\S+)\n\s+/32 host LOCAL", text)))
 
 
 def rebinding(t):

@@ -157,6 +157,7 @@ class Connection:
         self.wire, self.tls, self.sni = Wire(sock), None, None
         self.said = {False: [], True: []}    # commands in plain text, and within TLS
         self.kept = self.code = 0
+        self.begun = 0                       # times that a client was told to send content
         self.began, self.ended, self.why = time.monotonic(), None, None
 
     def steps(self, phase, argument=""):
@@ -227,6 +228,7 @@ class Connection:
         m = re.search(rb"(?m)^(\d\d\d)[^-][^\n]*\n", octets)
         if m:
             self.code = int(m.group(1))
+            self.begun += self.code == 354
 
     def act(self, phase, argument, due):
         return self.play(self.steps(phase, argument), due)

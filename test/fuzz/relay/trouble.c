@@ -133,10 +133,16 @@ static void step(struct run *r, unsigned a, unsigned b, struct str text)
 		break;
 	default:
 		for (size_t i = 0; i < N; i++)
-			if (r->link_used[i] && r->of[i] == &r->item[k])
-				return; /* a session works for it */
-		traffic_drop(r->t, r->now, &r->item[k]);
+			if (r->link_used[i] && r->of[i] == &r->item[k]) {
+				r->link_used[i] = false;
+				r->of[i] = NULL;
+			}
+		if (r->item_used[k])
+			traffic_drop(r->t, r->now, &r->item[k]);
 		r->item_used[k] = false;
+		struct traffic_view v;
+		while (traffic_news(r->t, r->now, &v))
+			must(v.key[0]);
 		break;
 	}
 	pump(r);

@@ -189,7 +189,7 @@ void test_internet_maybe(void **state)
 	site_open(&s, zone, false, NULL);
 	site_deliver(&s, &m);
 	site_says(&m, "pause ");
-	site_logs(&m, "maybe=delivered");
+	site_logs(&m, "maybe_delivered=yes");
 	site_close(&s);
 	peer_end(&p[0]);
 	peer_kill(&p[1]);
