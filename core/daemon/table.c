@@ -96,8 +96,10 @@ int table_make(struct table *t, const struct config *c, struct config_faults *fa
 		bad |= choose(&t->recursor, c, "pepsi-dns", "USER", "pepsi-dns", NULL, faults);
 	t->fetches = wants_fetch(c);
 	if (t->fetches && fetch_missing()) {
-		config_fault_add(faults, "", 0, false, "[pepsi-mta-sts] FETCH: %s; FETCH = no does without policies of MTA-STS", fetch_missing());
-		bad = -1;
+		bool asked = config_get(c, "pepsi-mta-sts", "FETCH"); /* else mail goes without policies of MTA-STS */
+		config_fault_add(faults, "", 0, !asked, "[pepsi-mta-sts] FETCH: %s", fetch_missing());
+		bad |= asked ? -1 : 0;
+		t->fetches = false;
 	}
 	if (t->fetches)
 		bad |= choose(&t->fetch, c, "pepsi-mta-sts", "USER", "pepsi-fetch", NULL, faults);
@@ -120,7 +122,7 @@ int table_make(struct table *t, const struct config *c, struct config_faults *fa
 			bad = -1;
 		}
 		/* queue and module connection of each worker */
-		t->max_connections += 2 * (unsigned)config_int(c, section, "PARALLELISM");
+		t->max_connections += 2 * (unsigned)config_int(c, section, "PARALLELISM") + 2; /* two beside them: dispatch/many.c */
 		t->n_stages++;
 	}
 	if (t->max_connections < 100)

@@ -20,7 +20,6 @@ enum {
 	RESOLVE_US = 8 * 1000 * 1000,
 	FAILURES = 512,          /* domains whose last failure is remembered, so that a crowd of askers is one fetch */
 	FAILURE_US = 30 * 1000 * 1000,
-	COUNTS_S = 600,
 	WAIT_US = 20 * 1000 * 1000, /* in the queue; who waits longer hears that we are busy */
 };
 
@@ -278,22 +277,6 @@ static void tell_counts(void)
 	    (unsigned long long)(f.bad + desk_refused(f.desk)), f.n_running, f.n_waiting);
 }
 
-static void on_counts(evutil_socket_t fd, short what, void *arg)
-{
-	(void)fd;
-	(void)what;
-	(void)arg;
-	tell_counts();
-}
-
-static void on_term(evutil_socket_t sig, short what, void *arg)
-{
-	(void)sig;
-	(void)what;
-	(void)arg;
-	event_base_loopbreak(f.base);
-}
-
 static int set_up(const struct config *c)
 {
 	struct transfer_conf t = { .port = (unsigned)config_int(c, "pepsi-mta-sts", "PORT"), .timeout_s = (unsigned)config_int(c, "pepsi-mta-sts", "FETCH_TIMEOUT") };
@@ -312,10 +295,8 @@ static int set_up(const struct config *c)
 int fetch_main(const struct fetch_params *p)
 {
 	struct config *c = config_thaw(p->blob);
-	struct timeval counts = { .tv_sec = COUNTS_S };
 	struct desk_conf desk = { .accounts = p->clients, .n_accounts = p->n_clients, .connections = CONNECTIONS_MAX, .idle_s = IDLE_S,
 		.question_max = STS_WIRE_REQUEST_MAX, .ask = ask, .gone = gone };
-	struct event *term, *tick;
 	const char *why = "";
 	f.params = p;
 	TAILQ_INIT(&f.running);
@@ -330,13 +311,7 @@ int fetch_main(const struct fetch_params *p)
 	if (!(f.base = event_base_new()) || set_up(c))
 		return 1;
 	config_free(c);
-	term = evsignal_new(f.base, SIGTERM, on_term, NULL);
-	f.desk = desk_new(f.base, fd, &desk);
-	tick = event_new(f.base, -1, EV_PERSIST, on_counts, NULL);
-	if (!tick || event_add(tick, &counts) || !term || event_add(term, NULL) || !f.desk)
-		return 1;
 	log_info(NULL, "event=fetch-ready");
-	event_base_dispatch(f.base);
-	tell_counts();
-	return 0;
+	int rc = desk_serve(f.base, fd, &desk, &f.desk, tell_counts);
+	return rc ? 1 : 0;
 }

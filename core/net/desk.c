@@ -2,6 +2,7 @@
 #include "desk.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { BACKLOG = 512, ACCEPTS = 64 /* of one turn */ };
+enum { BACKLOG = 512, ACCEPTS = 64 /* of one turn */, COUNTS_S = 600 };
 
 struct desk_asker {
 	TAILQ_ENTRY(desk_asker) link;
@@ -168,4 +169,31 @@ struct desk *desk_new(struct event_base *base, int fd, const struct desk_conf *c
 uint64_t desk_refused(const struct desk *d)
 {
 	return d->refused;
+}
+
+static void on_counts(evutil_socket_t fd, short what, void *arg)
+{
+	void (**counts)(void) = arg;
+	(void)fd;
+	(void)what;
+	(*counts)();
+}
+
+static void on_term(evutil_socket_t sig, short what, void *arg)
+{
+	(void)sig;
+	(void)what;
+	event_base_loopbreak(arg);
+}
+
+int desk_serve(struct event_base *base, int fd, const struct desk_conf *conf, struct desk **ret, void (*counts)(void))
+{
+	struct timeval every = { .tv_sec = COUNTS_S };
+	struct event *term = evsignal_new(base, SIGTERM, on_term, base), *tick = event_new(base, -1, EV_PERSIST, on_counts, &counts);
+	*ret = desk_new(base, fd, conf);
+	if (!*ret || !term || !tick || event_add(term, NULL) || event_add(tick, &every))
+		return -1;
+	event_base_dispatch(base);
+	counts();
+	return 0;
 }

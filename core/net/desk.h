@@ -36,6 +36,9 @@ struct desk_conf {
 int desk_bind(const char *state_dir, const char *name, const char **ret_why);
 /* NULL: no memory. Takes fd. */
 struct desk *desk_new(struct event_base *base, int fd, const struct desk_conf *conf);
+/* Opens a desk on that loop and serves it until SIGTERM; counts() is called now and then, and at the end: for a line in the log. *ret: the desk, from
+ * the beginning on. 0, or -1: no memory. */
+int desk_serve(struct event_base *base, int fd, const struct desk_conf *conf, struct desk **ret, void (*counts)(void));
 /* Connections that were refused, and questions that broke the rules. */
 uint64_t desk_refused(const struct desk *d);
 

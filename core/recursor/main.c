@@ -20,7 +20,6 @@ enum {
 	QUESTIONS_MAX = 2000,    /* asked of the library, also for clients that went; above it: SERVFAIL */
 	IDLE_S = 30,             /* a connection that asks nothing, or whose question is not answered */
 	BOGUS_LINES = 20,        /* lines about bogus answers in a minute */
-	COUNTS_S = 600,          /* a line with what was done, when something was */
 };
 
 /* Outlives its asker: the library cannot be told to forget it. */
@@ -107,29 +106,11 @@ static void tell_counts(void)
 	    (unsigned long long)r.secure, (unsigned long long)r.bogus, (unsigned long long)r.failed, (unsigned long long)refused(), r.n_questions);
 }
 
-static void on_counts(evutil_socket_t fd, short what, void *arg)
-{
-	(void)fd;
-	(void)what;
-	(void)arg;
-	tell_counts();
-}
-
-static void on_term(evutil_socket_t sig, short what, void *arg)
-{
-	(void)sig;
-	(void)what;
-	(void)arg;
-	event_base_loopbreak(r.base);
-}
-
 int recursor_main(const struct recursor_params *p)
 {
 	struct config *c = config_thaw(p->blob);
-	struct timeval counts = { .tv_sec = COUNTS_S };
 	struct desk_conf desk = { .accounts = p->clients, .n_accounts = p->n_clients, .connections = CONNECTIONS_MAX, .idle_s = IDLE_S,
 		.question_max = DNS_QUERY_MAX, .ask = ask, .gone = gone };
-	struct event *term, *tick;
 	const char *why = "";
 	signal(SIGPIPE, SIG_IGN);
 	int fd = c ? desk_bind(p->state_dir, RECURSOR_SOCKET, &why) : -1;
@@ -141,14 +122,8 @@ int recursor_main(const struct recursor_params *p)
 	if (!(r.base = event_base_new()) || library_start(r.base, c))
 		return 1;
 	config_free(c);
-	term = evsignal_new(r.base, SIGTERM, on_term, NULL);
-	r.desk = desk_new(r.base, fd, &desk);
-	tick = event_new(r.base, -1, EV_PERSIST, on_counts, NULL);
-	if (!tick || event_add(tick, &counts) || !term || event_add(term, NULL) || !r.desk)
-		return 1;
 	log_info(NULL, "event=recursor-ready");
-	event_base_dispatch(r.base);
-	tell_counts();
+	int rc = desk_serve(r.base, fd, &desk, &r.desk, tell_counts);
 	library_end();
-	return 0;
+	return rc ? 1 : 0;
 }
