@@ -42,6 +42,25 @@ static void print_counts(const char *head, struct json_object *o, const char *co
 	putchar('\n');
 }
 
+/* "pending   out: 312 at 4711, 5 at 4712": of a stage whose workers drive many messages at once. */
+static void print_pending(struct json_object *s)
+{
+	struct json_object *many = NULL, *held = NULL, *pids = NULL;
+	if (!json_object_object_get_ex(s, "concurrent", &many) || !json_object_get_boolean(many) || !json_object_object_get_ex(s, "held", &held) ||
+	    !json_object_object_get_ex(s, "pids", &pids) || !json_object_is_type(held, json_type_array) || !json_object_is_type(pids, json_type_array))
+		return;
+	for (size_t i = 0; i < json_object_array_length(held) && i < json_object_array_length(pids); i++) {
+		fputs(i ? ", " : "pending   ", stdout);
+		if (!i) {
+			cli_text_print(stdout, cli_json_text(s, "name"));
+			fputs(": ", stdout);
+		}
+		printf("%" PRId64 " at %" PRId64, json_object_get_int64(json_object_array_get_idx(held, i)), json_object_get_int64(json_object_array_get_idx(pids, i)));
+	}
+	if (json_object_array_length(held))
+		putchar('\n');
+}
+
 static void print_stages(struct json_object *stages)
 {
 	struct cli_table t = {
@@ -63,6 +82,8 @@ static void print_stages(struct json_object *stages)
 	}
 	putchar('\n');
 	cli_table_print(&t, stdout);
+	for (size_t i = 0; i < json_object_array_length(stages); i++)
+		print_pending(json_object_array_get_idx(stages, i));
 }
 
 /* Who was refused, where anybody was. */
@@ -205,6 +226,31 @@ static void print_destinations(struct json_object *o)
 		       "\n", "elsewhere", cli_json_int(d, keys[0]), cli_json_int(d, keys[1]), cli_json_int(d, keys[2]), cli_json_int(d, keys[3]), cli_json_int(d, keys[4]));
 }
 
+static void print_tokens(struct json_object *o)
+{
+	struct json_object *list = NULL;
+	size_t n = json_object_object_get_ex(o, "tokens", &list) && json_object_is_type(list, json_type_array) ? json_object_array_length(list) : 0, valid = 0;
+	for (size_t i = 0; i < n; i++)
+		valid += is_true(json_object_array_get_idx(list, i), "valid");
+	if (n)
+		printf("%-10s%zu valid of %zu\n", "tokens", valid, n);
+	for (size_t i = 0; i < n; i++) {
+		struct json_object *t = json_object_array_get_idx(list, i);
+		if (!cli_json_text(t, "alarm").n)
+			continue;
+		fputs("          ALARM ", stdout);
+		cli_text_print(stdout, cli_json_text(t, "name"));
+		fputs(": ", stdout);
+		cli_text_print(stdout, cli_json_text(t, "alarm"));
+		if (cli_json_text(t, "error").n) {
+			fputs(" (", stdout);
+			cli_text_print(stdout, cli_json_text(t, "error"));
+			putchar(')');
+		}
+		putchar('\n');
+	}
+}
+
 static void print_status(struct json_object *o)
 {
 	static const char *const queue_keys[] = { "total", "pending", "running", "paused", "failed", "timeout" };
@@ -241,6 +287,7 @@ static void print_status(struct json_object *o)
 		print_dmarc(ingress);
 		print_certificates(ingress);
 	}
+	print_tokens(o);
 	if (json_object_object_get_ex(o, "dns", &dns) && json_object_is_type(dns, json_type_object))
 		print_dns(dns);
 	if (json_object_object_get_ex(o, "memory", &memory) && json_object_is_type(memory, json_type_object))

@@ -3,7 +3,7 @@
  *
  *     wait-500            a timer of so many milliseconds, then on its way
  *     talk-PORT           a line to a server on loopback, and back
- *     dns-NAME            the address of NAME (dots as underscores)
+ *     dns-NAME            the address of NAME (dots as underscores); paused when nobody knows it
  *     now                 done within process()
  *     stay                never ends, but does as stop() says
  *     forever             never ends, and hears nothing
@@ -27,7 +27,6 @@ struct many {
 	struct job *jobs;
 	const struct pepsi_host *h;
 	const struct pepsi_conf *conf;
-	unsigned n, most;     /* pending now, and at once so far */
 	struct pepsi_msg *old; /* the last that was completed */
 };
 
@@ -48,7 +47,6 @@ static void over(struct job *j, int32_t rc)
 	h->event_free(j->e);
 	if (j->fd >= 0)
 		close(j->fd);
-	j->w->n--;
 	j->w->old = j->m;
 	*j->prev = j->next;
 	if (j->next)
@@ -158,7 +156,10 @@ static void on_answer(void *arg, const struct pepsi_dns *a)
 	snprintf(text, sizeof text, "{\"dns\":{\"status\":%u,\"n\":%zu,\"why\":\"%s\"}}", a->status, a->n_rr, a->why ? a->why : "");
 	h->in_hand(j->m);
 	h->merge_state(j->m, text);
-	pass(j);
+	if (a->status == PEPSI_DNS_TEMPFAIL)
+		over(j, h->pause(j->m, NULL, 3600));
+	else
+		pass(j);
 }
 
 static int32_t process(void *worker, const struct pepsi_host *h, struct pepsi_msg *m)
@@ -200,12 +201,6 @@ static int32_t process(void *worker, const struct pepsi_host *h, struct pepsi_ms
 			close(j->fd);
 		free(j);
 		return rc;
-	}
-	if (++w->n > w->most) {
-		char text[100];
-		w->most = w->n;
-		snprintf(text, sizeof text, "at once: %u", w->most);
-		h->log(NULL, PEPSI_LOG_DEBUG, text);
 	}
 	j->next = w->jobs;
 	j->prev = &w->jobs;
