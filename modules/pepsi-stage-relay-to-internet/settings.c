@@ -214,6 +214,7 @@ int settings_read(struct settings *s, const struct pepsi_host *host, const struc
 	s->local_ok = host->conf_int(conf, "ALLOW_LOOPBACK");
 	s->dane = host->conf_int(conf, "DANE");
 	s->sts = host->conf_int(conf, "MTA_STS");
+	s->tlsrpt = host->conf_int(conf, "TLSRPT");
 	s->health = host->conf_int(conf, "ADDRESS_HEALTH");
 	s->tls = TLS_MAY;
 	if ((value = host->conf_str(conf, "TLS")) && tls_operator_parse(str_from(value), &s->tls)) {
