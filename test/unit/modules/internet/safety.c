@@ -50,7 +50,7 @@ void test_internet_tls_required(void **state)
 {
 	static const char *const none[] = { EHLO, QUIT, NULL };
 	static const char *const refused[] = { EHLO_TLS, "!454 4.7.0 not now\r\n", QUIT, NULL };
-	static const char *const broken[] = { EHLO_TLS, "!220 go\r\n", "!nonsense, no TLS at all\r\n", "~", NULL };
+	static const char *const broken[] = { EHLO_TLS, "!220 go\r\n", "!nonsense, no TLS at all\r\n", "~", "^", NULL };
 	static const struct {
 		const char *const *script;
 		const char *says;
@@ -65,7 +65,7 @@ void test_internet_tls_required(void **state)
 		site_deliver(&s, &m);
 		site_says(&m, "pause ");
 		site_says(&m, cases[i].says);
-		fake_loop_idle(200);
+		site_until(1);
 		site_close(&s);
 		peer_end(&p);
 		site_done(&m);
@@ -112,7 +112,7 @@ void test_internet_dane_wrong(void **state)
 		site_deliver(&s, &m);
 		site_says(&m, "pause ");
 		site_says(&m, i ? "TLS is a must there" : "does not match its TLSA records (DANE)");
-		fake_loop_idle(200);
+		site_until(1);
 		site_close(&s);
 		peer_end(&p);
 		site_done(&m);
@@ -170,7 +170,7 @@ void test_internet_options(void **state)
 	const struct pepsi_stage *st = &pepsi_stage_descriptor;
 	struct pepsi_conf c = { .stage = "out", .hostname = "us.example", .options = st->options, .n_options = st->n_options,
 		.text = "HELO=a b\nTLS_POLICY_1=example.org\nTLS_POLICY_2=x@example.org may\nTLS_POLICY_3=may\nTLS_POLICY_4=*.example.org * require\n"
-			"OWN_ADDRESSES=192.0.2.1 mail.example\nRETRY_MIN=2 h\n" };
+			"OWN_ADDRESSES=192.0.2.1 mail.example\nRETRY_MIN=2 h\nSHAPE_1=* sources=none\nSOURCE_ADDRESSES=192.0.2.300\n" };
 	struct pepsi_report r = { .text = BUF_INIT(10000) };
 	(void)state;
 	fake_loop_begin(NULL, false);
@@ -182,5 +182,20 @@ void test_internet_options(void **state)
 	assert_null(strstr(r.text.p, "TLS_POLICY_4"));
 	assert_non_null(strstr(r.text.p, "OWN_ADDRESSES: \"mail.example\" is no"));
 	assert_non_null(strstr(r.text.p, "RETRY_MAX: is shorter"));
+	assert_non_null(strstr(r.text.p, "SOURCE_ADDRESSES: "));
+	/* all faults of SHAPE and SOURCES lines in one run, those between lines too; a pool is missed when all lines can be read */
+	buf_reset(&r.text);
+	c.text = "SHAPE_1=*.google.com concurency=2\nSHAPE_3=x.a.example rate=2/s\nSHAPE_2=*.a.example rate=1/s\nSHAPE_4=b.example sources=none\n"
+		 "SOURCES_1=192.0.2.300\nSOURCES_2=from=x 192.0.2.1\n";
+	assert_int_equal(st->validate(&fake_loop_host, &c, &r), PEPSI_OK);
+	assert_non_null(strstr(r.text.p, "SHAPE_1: \"concurency=2\" is not known here: is \"concurrency=\" meant?"));
+	assert_non_null(strstr(r.text.p, "SHAPE_3: never used: SHAPE_2"));
+	assert_non_null(strstr(r.text.p, "SOURCES_1: \"192.0.2.300\" is no IP address"));
+	assert_non_null(strstr(r.text.p, "SOURCES_2: "));
+	assert_null(strstr(r.text.p, "SHAPE_4"));
+	buf_reset(&r.text);
+	c.text = "SHAPE_4=b.example sources=none\nSHAPE_5=c.example sources=some\nSOURCES_1=pool=some 192.0.2.1\n";
+	assert_int_equal(st->validate(&fake_loop_host, &c, &r), PEPSI_OK);
+	assert_string_equal(r.text.p, "SHAPE_4: sources=none: no SOURCES_n line has pool=none\n");
 	buf_free(&r.text);
 }
