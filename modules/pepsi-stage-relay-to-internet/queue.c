@@ -1,6 +1,7 @@
 /* Who may send now: proto/relay/traffic.h, with our clock, timer, deliveries and lines. */
 #include "internet.h"
 
+#include "base/log.h"
 #include "say.h"
 
 #include <stdio.h>
@@ -10,7 +11,11 @@ struct queue {
 	struct worker *w;
 	struct traffic *t;
 	struct pepsi_event *timer;
+	int64_t told_ms;     /* when the totals were told last */
+	uint64_t told;       /* what had been done by then */
 };
+
+enum { TOTALS_MS = 60 * 1000 };
 
 static int64_t now_ms(const struct queue *q)
 {
@@ -23,17 +28,30 @@ static void soon(struct queue *q)
 	q->w->host->event_arm(q->timer, 0, 0);
 }
 
-/* What an operator would like to hear: a destination is left alone, or served again. */
+/* What an operator would like to hear: a destination is left alone, or served again; and once a minute, when there was something to do, how it goes. */
 static void news(struct queue *q)
 {
 	struct traffic_view v;
+	struct traffic_totals t;
 	while (traffic_news(q->t, now_ms(q), &v)) {
 		if (v.backoff_ms > 0)
-			say(q->w->host, NULL, PEPSI_LOG_WARN, "event=destination-paused destination=%s seconds=%lld trouble=%s reason=\"%s\"", v.key,
-			    (long long)(v.backoff_ms + 999) / 1000, trouble_name(v.trouble), v.error);
+			say(q->w->host, NULL, PEPSI_LOG_WARN, "event=destination-paused destination=%s seconds=%lld why=%s sent=%llu failed=%llu error=%s", v.key,
+			    (long long)(v.backoff_ms + 999) / 1000, trouble_name(v.trouble), (unsigned long long)v.sent, (unsigned long long)v.failed,
+			    log_qz(v.error));
 		else
-			say(q->w->host, NULL, PEPSI_LOG_INFO, "event=destination-resumed destination=%s", v.key);
+			say(q->w->host, NULL, PEPSI_LOG_INFO, "event=destination-back destination=%s given_back=%llu", v.key, (unsigned long long)v.given_back);
 	}
+	if (now_ms(q) - q->told_ms < TOTALS_MS)
+		return;
+	traffic_totals(q->t, &t);
+	uint64_t done = t.started + t.reused + t.given_back;
+	if (done != q->told)
+		say(q->w->host, NULL, PEPSI_LOG_INFO, "event=traffic destinations=%u failing=%u slots=%u held=%u new=%u poor=%u sessions=%u idle=%u connections=%llu "
+		    "reused=%llu sent=%llu refused=%llu failed=%llu given_back=%llu abandoned=%llu", t.destinations, t.failing, t.slots, t.held, t.held_new,
+		    t.held_poor, t.sessions, t.idle, (unsigned long long)t.started, (unsigned long long)t.reused, (unsigned long long)t.sent,
+		    (unsigned long long)t.refused, (unsigned long long)t.failed, (unsigned long long)t.given_back, (unsigned long long)t.abandoned);
+	q->told = done;
+	q->told_ms = now_ms(q);
 }
 
 static void act(struct queue *q, const struct traffic_todo *todo)
@@ -80,6 +98,8 @@ static void pump(void *arg, uint32_t what)
 	q->w->host->in_hand(NULL);
 	news(q);
 	int64_t wait = n == TURN_MAX ? 0 : traffic_wait(q->t, now_ms(q));
+	if (wait < 0 || wait > TOTALS_MS)
+		wait = q->w->all ? TOTALS_MS : -1;
 	if (wait >= 0)
 		q->w->host->event_arm(q->timer, 0, wait);
 }
@@ -101,6 +121,7 @@ struct queue *queue_new(struct worker *w)
 	if (!q)
 		return NULL;
 	q->w = w;
+	q->told_ms = w->host->mono_ms();
 	q->t = traffic_new(&conf);
 	q->timer = w->host->event_new(w->conf, -1, pump, q);
 	if (!q->t || !q->timer) {

@@ -139,7 +139,14 @@ int32_t settings_validate(const struct pepsi_host *host, const struct pepsi_conf
 			fault(host, report, "OWN_ADDRESSES", "\"%.*s\" is no IPv4 or IPv6 address", STR_ARG(word));
 	struct settings s = { 0 };
 	struct reporting r = { host, report };
-	read_traffic(&s, host, conf, tell, &r);
+	if (read_traffic(&s, host, conf, tell, &r)) {
+		struct buf why = BUF_INIT(1024);
+		for (size_t i = 0; shapes_doubt(s.shapes, 1, i, &name, &why); i++) {
+			host->report(report, name, buf_z(&why));
+			buf_reset(&why);
+		}
+		buf_free(&why);
+	}
 	settings_done(&s);
 	if (host->conf_int(conf, "RETRY_MIN") > host->conf_int(conf, "RETRY_MAX"))
 		host->report(report, "RETRY_MAX", "is shorter than RETRY_MIN");
