@@ -7,15 +7,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+enum { TOTALS_MS = 60000 };
+
 struct queue {
 	struct worker *w;
 	struct traffic *t;
 	struct pepsi_event *timer;
-	int64_t told_ms;     /* when the totals were told last */
-	uint64_t told;       /* what had been done by then */
+	int64_t totals_at;
+	struct traffic_totals told;
 };
-
-enum { TOTALS_MS = 60 * 1000 };
 
 static int64_t now_ms(const struct queue *q)
 {
@@ -28,11 +28,10 @@ static void soon(struct queue *q)
 	q->w->host->event_arm(q->timer, 0, 0);
 }
 
-/* What an operator would like to hear: a destination is left alone, or served again; and once a minute, when there was something to do, how it goes. */
+/* What an operator would like to hear: a destination is left alone, or served again. */
 static void news(struct queue *q)
 {
 	struct traffic_view v;
-	struct traffic_totals t;
 	while (traffic_news(q->t, now_ms(q), &v)) {
 		if (v.backoff_ms > 0)
 			say(q->w->host, NULL, PEPSI_LOG_WARN, "event=destination-paused destination=%s seconds=%lld why=%s sent=%llu failed=%llu error=%s", v.key,
@@ -41,17 +40,23 @@ static void news(struct queue *q)
 		else
 			say(q->w->host, NULL, PEPSI_LOG_INFO, "event=destination-back destination=%s given_back=%llu", v.key, (unsigned long long)v.given_back);
 	}
-	if (now_ms(q) - q->told_ms < TOTALS_MS)
+}
+
+/* Once a minute, while there is something to do. */
+static void totals(struct queue *q)
+{
+	struct traffic_totals n, *o = &q->told;
+	int64_t now = now_ms(q);
+	if (now - q->totals_at < TOTALS_MS)
 		return;
-	traffic_totals(q->t, &t);
-	uint64_t done = t.started + t.reused + t.given_back;
-	if (done != q->told)
-		say(q->w->host, NULL, PEPSI_LOG_INFO, "event=traffic destinations=%u failing=%u slots=%u held=%u new=%u poor=%u sessions=%u idle=%u connections=%llu "
-		    "reused=%llu sent=%llu refused=%llu failed=%llu given_back=%llu abandoned=%llu", t.destinations, t.failing, t.slots, t.held, t.held_new,
-		    t.held_poor, t.sessions, t.idle, (unsigned long long)t.started, (unsigned long long)t.reused, (unsigned long long)t.sent,
-		    (unsigned long long)t.refused, (unsigned long long)t.failed, (unsigned long long)t.given_back, (unsigned long long)t.abandoned);
-	q->told = done;
-	q->told_ms = now_ms(q);
+	traffic_totals(q->t, &n);
+	say(q->w->host, NULL, PEPSI_LOG_INFO, "event=traffic destinations=%u failing=%u slots=%u held=%u new=%u poor=%u sessions=%u idle=%u connections=%llu "
+	    "reused=%llu sent=%llu refused=%llu failed=%llu given_back=%llu abandoned=%llu", n.destinations, n.failing, n.slots, n.held, n.held_new,
+	    n.held_poor, n.sessions, n.idle, (unsigned long long)(n.started - o->started), (unsigned long long)(n.reused - o->reused),
+	    (unsigned long long)(n.sent - o->sent), (unsigned long long)(n.refused - o->refused), (unsigned long long)(n.failed - o->failed),
+	    (unsigned long long)(n.given_back - o->given_back), (unsigned long long)(n.abandoned - o->abandoned));
+	q->totals_at = now;
+	q->told = n;
 }
 
 static void act(struct queue *q, const struct traffic_todo *todo)
@@ -97,9 +102,8 @@ static void pump(void *arg, uint32_t what)
 	}
 	q->w->host->in_hand(NULL);
 	news(q);
+	totals(q);
 	int64_t wait = n == TURN_MAX ? 0 : traffic_wait(q->t, now_ms(q));
-	if (wait < 0 || wait > TOTALS_MS)
-		wait = q->w->all ? TOTALS_MS : -1;
 	if (wait >= 0)
 		q->w->host->event_arm(q->timer, 0, wait);
 }
@@ -121,9 +125,9 @@ struct queue *queue_new(struct worker *w)
 	if (!q)
 		return NULL;
 	q->w = w;
-	q->told_ms = w->host->mono_ms();
 	q->t = traffic_new(&conf);
 	q->timer = w->host->event_new(w->conf, -1, pump, q);
+	q->totals_at = now_ms(q);
 	if (!q->t || !q->timer) {
 		queue_free(q);
 		return NULL;
