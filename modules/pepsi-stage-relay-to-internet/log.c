@@ -3,6 +3,8 @@
 
 #include "say.h"
 
+#include <arpa/inet.h>
+#include <netdb.h>
 #include <stdio.h>
 
 enum { LOG_RCPTS_MAX = 20 }; /* recipients of one message that get a line */
@@ -26,8 +28,15 @@ const struct relay_where *log_where(struct delivery *d, const struct line *l)
 const char *log_how(struct delivery *d, const struct line *l)
 {
 	const struct session_facts *f = session_facts(l->s);
-	return arena_printf(d->a, "host=%s ip=%s port=%u tls=\"%s\" verified=%s reused=%s", l->host[0] ? l->host : "-", l->ip_text, d->w->set.port,
-	    f->tls_text, l->verified, l->reused ? "yes" : "no");
+	struct hop_address local;
+	char from[INET6_ADDRSTRLEN] = "-";
+	if (session_local(l->s, &local)) {
+		int r = getnameinfo((const void *)&local.sa, local.len, from, sizeof from, NULL, 0, NI_NUMERICHOST);
+		if (r)
+			snprintf(from, sizeof from, "-");
+	}
+	return arena_printf(d->a, "host=%s ip=%s port=%u from=%s tls=\"%s\" verified=%s reused=%s", l->host[0] ? l->host : "-", l->ip_text,
+	    d->w->set.port, from, f->tls_text, l->verified, l->reused ? "yes" : "no");
 }
 
 void log_results(struct delivery *d)
@@ -38,9 +47,10 @@ void log_results(struct delivery *d)
 		const struct smtp_result *r = &to->result;
 		enum relay_verdict v = relay_judge(r);
 		buf_reset(&b);
-		buf_addf(&b, "%s to=<%.*s> %s phase=%s code=%u status=%s reply=\"%.*s\"%s",
+		buf_addf(&b, "%s to=<%.*s> %s%s phase=%s code=%u status=%s reply=\"%.*s\"%s",
 		    v == RELAY_OK ? "relayed" : v == RELAY_RETRY ? "deferred" : "refused", STR_ARG(to->address),
-		    d->how[i] ? d->how[i] : "host=-", smtp_phase_name(r->phase), r->code, r->status[0] ? r->status : "-",
+		    d->how[i] ? "" : "hop=",
+		    d->how[i] ? d->how[i] : d->where[i] ? d->where[i]->hop : d->domain, smtp_phase_name(r->phase), r->code, r->status[0] ? r->status : "-",
 		    STR_ARG(r->text), r->maybe ? " maybe_delivered=yes" : "");
 		d->w->host->log(d->msg, v == RELAY_OK ? PEPSI_LOG_INFO : PEPSI_LOG_WARN, buf_z(&b));
 	}
