@@ -153,9 +153,10 @@ CREATE TABLE pepsi.tlsrpt_received (
     verified    boolean NOT NULL,                               -- that message passed DMARC
     contact     text,
     successes   bigint NOT NULL CHECK (successes >= 0),
-    failures    bigint NOT NULL CHECK (failures >= 0)
+    failures    bigint NOT NULL CHECK (failures >= 0),
+    digest      bytea NOT NULL CHECK (octet_length(digest) = 16), -- of organisation and id
+    UNIQUE (domain, digest)
 );
-CREATE UNIQUE INDEX tlsrpt_received_once ON pepsi.tlsrpt_received (domain, sha256(convert_to(org || E'\n' || report_id, 'UTF8')));
 CREATE INDEX tlsrpt_received_at ON pepsi.tlsrpt_received (received_at);
 CREATE TABLE pepsi.tlsrpt_received_policy (
     received_id bigint NOT NULL REFERENCES pepsi.tlsrpt_received ON DELETE CASCADE,

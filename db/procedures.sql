@@ -1449,11 +1449,12 @@ END $$;
 -- "duplicate" (of organisation and id, about this domain), or "full": so many came within a day, or a tenth of them from this one sender.
 CREATE FUNCTION pepsi.tlsrpt_received_add(p jsonb) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE new_id bigint;
+DECLARE
+    new_id bigint;
+    d bytea := substring(sha256(convert_to((p ->> 'org') || E'\n' || (p ->> 'report_id'), 'UTF8')) FOR 16);
 BEGIN
     DELETE FROM pepsi.tlsrpt_received WHERE received_at < now() - make_interval(secs => (p ->> 'keep')::integer);
-    IF EXISTS (SELECT FROM pepsi.tlsrpt_received WHERE domain = p ->> 'domain'
-        AND sha256(convert_to(org || E'\n' || report_id, 'UTF8')) = sha256(convert_to((p ->> 'org') || E'\n' || (p ->> 'report_id'), 'UTF8'))) THEN
+    IF EXISTS (SELECT FROM pepsi.tlsrpt_received WHERE domain = p ->> 'domain' AND digest = d) THEN
         RETURN 'duplicate';
     END IF;
     IF (SELECT count(*) >= (p ->> 'most')::integer OR count(*) FILTER (WHERE mail_domain IS NOT DISTINCT FROM nullif(p ->> 'mail_domain', ''))
@@ -1461,9 +1462,9 @@ BEGIN
         FROM (SELECT mail_domain FROM pepsi.tlsrpt_received WHERE received_at > now() - interval '1 day' LIMIT (p ->> 'most')::integer) w) THEN
         RETURN 'full';
     END IF;
-    INSERT INTO pepsi.tlsrpt_received (domain, org, report_id, begin_at, end_at, mail_domain, verified, contact, successes, failures)
+    INSERT INTO pepsi.tlsrpt_received (domain, org, report_id, begin_at, end_at, mail_domain, verified, contact, digest, successes, failures)
     SELECT p ->> 'domain', p ->> 'org', p ->> 'report_id', to_timestamp((p ->> 'begin')::bigint), to_timestamp((p ->> 'end')::bigint),
-        nullif(p ->> 'mail_domain', ''), (p ->> 'verified')::boolean, p ->> 'contact', coalesce(sum((r ->> 'successes')::bigint), 0),
+        nullif(p ->> 'mail_domain', ''), (p ->> 'verified')::boolean, p ->> 'contact', d, coalesce(sum((r ->> 'successes')::bigint), 0),
         coalesce(sum((r ->> 'failures')::bigint), 0)
     FROM jsonb_array_elements(p -> 'policies') r
     ON CONFLICT DO NOTHING RETURNING id INTO new_id;
