@@ -25,18 +25,20 @@ const struct relay_where *log_where(struct delivery *d, const struct line *l)
 	return w->hop ? w : NULL;
 }
 
+const char *log_from(const struct line *l, char *ret, size_t size)
+{
+	struct hop_address local;
+	if (!l->s || !session_local(l->s, &local) || getnameinfo((const void *)&local.sa, local.len, ret, (socklen_t)size, NULL, 0, NI_NUMERICHOST))
+		snprintf(ret, size, "-");
+	return ret;
+}
+
 const char *log_how(struct delivery *d, const struct line *l)
 {
 	const struct session_facts *f = session_facts(l->s);
-	struct hop_address local;
-	char from[INET6_ADDRSTRLEN] = "-";
-	if (session_local(l->s, &local)) {
-		int r = getnameinfo((const void *)&local.sa, local.len, from, sizeof from, NULL, 0, NI_NUMERICHOST);
-		if (r)
-			snprintf(from, sizeof from, "-");
-	}
+	char from[64];
 	return arena_printf(d->a, "host=%s ip=%s port=%u from=%s tls=\"%s\" verified=%s reused=%s", l->host[0] ? l->host : "-", l->ip_text,
-	    d->w->set.port, from, f->tls_text, l->verified, l->reused ? "yes" : "no");
+	    d->w->set.port, log_from(l, from, sizeof from), f->tls_text, l->verified, l->reused ? "yes" : "no");
 }
 
 void log_results(struct delivery *d)

@@ -6,10 +6,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+enum { TOTALS_MS = 60000 };
+
 struct queue {
 	struct worker *w;
 	struct traffic *t;
 	struct pepsi_event *timer;
+	int64_t totals_at;
+	struct traffic_totals told;
 };
 
 static int64_t now_ms(const struct queue *q)
@@ -34,6 +38,23 @@ static void news(struct queue *q)
 		else
 			say(q->w->host, NULL, PEPSI_LOG_INFO, "event=destination-resumed destination=%s", v.key);
 	}
+}
+
+/* Once a minute, while there is something to do. */
+static void totals(struct queue *q)
+{
+	struct traffic_totals n, *o = &q->told;
+	int64_t now = now_ms(q);
+	if (now - q->totals_at < TOTALS_MS)
+		return;
+	traffic_totals(q->t, &n);
+	say(q->w->host, NULL, PEPSI_LOG_INFO, "event=traffic destinations=%u failing=%u slots=%u held=%u new=%u poor=%u sessions=%u idle=%u connections=%llu "
+	    "reused=%llu sent=%llu refused=%llu failed=%llu given_back=%llu abandoned=%llu", n.destinations, n.failing, n.slots, n.held, n.held_new,
+	    n.held_poor, n.sessions, n.idle, (unsigned long long)(n.started - o->started), (unsigned long long)(n.reused - o->reused),
+	    (unsigned long long)(n.sent - o->sent), (unsigned long long)(n.refused - o->refused), (unsigned long long)(n.failed - o->failed),
+	    (unsigned long long)(n.given_back - o->given_back), (unsigned long long)(n.abandoned - o->abandoned));
+	q->totals_at = now;
+	q->told = n;
 }
 
 static void act(struct queue *q, const struct traffic_todo *todo)
@@ -79,6 +100,7 @@ static void pump(void *arg, uint32_t what)
 	}
 	q->w->host->in_hand(NULL);
 	news(q);
+	totals(q);
 	int64_t wait = n == TURN_MAX ? 0 : traffic_wait(q->t, now_ms(q));
 	if (wait >= 0)
 		q->w->host->event_arm(q->timer, 0, wait);
@@ -103,6 +125,7 @@ struct queue *queue_new(struct worker *w)
 	q->w = w;
 	q->t = traffic_new(&conf);
 	q->timer = w->host->event_new(w->conf, -1, pump, q);
+	q->totals_at = now_ms(q);
 	if (!q->t || !q->timer) {
 		queue_free(q);
 		return NULL;
