@@ -60,7 +60,7 @@ int dmarc_send_failures(struct dmarc_sending *s, const struct config *conf)
 	int rc = 0;
 	json_object_object_add(args, "limit", json_object_new_int64(most < RUN_MAX ? most : RUN_MAX));
 	json_object_object_add(args, "due", json_object_new_boolean(true));
-	struct json_object *due = dmarc_db_ask(&s->db, STORE_DMARC_FAILURES, args);
+	struct json_object *due = tool_db_ask(&s->db, STORE_DMARC_FAILURES, args);
 	if (!json_object_is_type(due, json_type_array))
 		rc = -1;
 	for (size_t i = 0; !rc && i < json_object_array_length(due); i++)
