@@ -141,15 +141,9 @@ static void plan(struct delivery *d)
 		queue_add(d);
 		return;
 	}
-	for (unsigned i = 0; i < d->n_hosts; i++) {
-		struct tls_verdict v;
-		char text[SMTP_CLIENT_TEXT_MAX];
-		if (d->route.host[i].state != ROUTE_HOST_USED)
-			continue;
-		tls_judge(&d->host[i].rules, &d->host[i].need, NULL, &v);
-		snprintf(text, sizeof text, "%s: %s", d->route.host[i].name, v.reason);
-		delivery_failed_by(d, log_where(d, NULL), SMTP_PHASE_CONNECT, v.status, text);
-	}
+	for (unsigned i = 0; i < d->n_hosts; i++)
+		if (d->route.host[i].state == ROUTE_HOST_USED)
+			plan_refuse(d, i);
 	d->began = true;
 	delivery_end(d);
 }

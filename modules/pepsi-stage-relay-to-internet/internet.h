@@ -25,6 +25,7 @@
 #include "relay.h"
 #include "session.h"
 #include "sts_policies.h"
+#include "tls_results.h"
 
 enum {
 	HOSTS_MAX = 10,       /* exchangers of a domain that are tried, and whose TLSA records are asked for */
@@ -44,7 +45,7 @@ struct tls_site {
 struct settings {
 	unsigned port;
 	char helo[256];
-	bool ipv4, ipv6, local_ok, dane, sts, health;
+	bool ipv4, ipv6, local_ok, dane, sts, health, tlsrpt;
 	enum tls_operator tls;
 	struct tls_site *site; /* the first that fits */
 	size_t n_site;
@@ -74,6 +75,7 @@ struct worker {
 	struct sts_policies *sts;
 	struct address_health *health;
 	struct ratchet_memory *ratchet;
+	struct tls_results *results;
 	uint64_t seed;
 };
 
@@ -178,6 +180,8 @@ void delivery_stop(struct delivery *d, uint32_t why);
 /* plan.c. A dns_evaluate_fn: TLSA records of the exchangers; arg: struct delivery. Then what each demands. Returns how many may be used. */
 int plan_evaluate(void *arg, struct dns_answers *set);
 unsigned plan_make(struct delivery *d);
+/* Host h may not be used: why is a failure of the delivery, and told in reports; once. */
+void plan_refuse(struct delivery *d, unsigned h);
 /* Is the session as safe as host h of the delivery demands? */
 bool plan_judge(struct delivery *d, unsigned h, const struct session_facts *f, bool plain, struct tls_verdict *ret, const char **ret_verified,
     enum ratchet_level *ret_level);
@@ -219,10 +223,15 @@ enum queue_says queue_sent(struct line *l, const struct smtp_result *worst);
 /* The session of l is over, or could not be had (failure; NULL: it just ended). QUEUE_KEPT: its message waits again. The caller frees l. */
 enum queue_says queue_over(struct line *l, const struct smtp_result *failure);
 
+/* results.c. What is told of a session (or of a host that may not be used: s NULL) in TLS reports. */
+void results_tell(struct delivery *d, unsigned h, const struct tls_verdict *v, const struct line *l);
+
 /* log.c */
 void log_results(struct delivery *d);
 /* Where a result came from, in the delivery's memory; l NULL: from nowhere. NULL: memory. */
 const struct relay_where *log_where(struct delivery *d, const struct line *l);
+/* Our address of the connection, "-" when there is none. */
+const char *log_from(const struct line *l, char *ret, size_t size);
 /* "host=… ip=… tls=… verified=…" */
 const char *log_how(struct delivery *d, const struct line *l);
 

@@ -250,8 +250,8 @@ class Sources:
 
 # ------------------------------------------------------------------------------------------------------------------ SQL
 def sql_clean(text):
-    """Without comments, and without functions whose JSON goes to and from pepsi-dmarc and pepsi-sts."""
-    text = re.sub(r"(?ms)^CREATE FUNCTION pepsi\.(?:dmarc_|(?:sts_policy|dns_address|destination_security)_list\().*?^(END )?\$\$;$", "", text)
+    """Without comments, and without functions whose JSON goes to and from pepsi-dmarc, pepsi-tlsrpt and pepsi-sts."""
+    text = re.sub(r"(?ms)^CREATE FUNCTION pepsi\.(?:dmarc_|tlsrpt_|(?:sts_policy|dns_address|destination_security)_list\().*?^(END )?\$\$;$", "", text)
     return re.sub(r"--[^\n]*", "", text)
 
 
