@@ -1,6 +1,7 @@
 /* Who may send now: proto/relay/traffic.h, with our clock, timer, deliveries and lines. */
 #include "internet.h"
 
+#include "base/log.h"
 #include "say.h"
 
 #include <stdio.h>
@@ -33,10 +34,11 @@ static void news(struct queue *q)
 	struct traffic_view v;
 	while (traffic_news(q->t, now_ms(q), &v)) {
 		if (v.backoff_ms > 0)
-			say(q->w->host, NULL, PEPSI_LOG_WARN, "event=destination-paused destination=%s seconds=%lld trouble=%s reason=\"%s\"", v.key,
-			    (long long)(v.backoff_ms + 999) / 1000, trouble_name(v.trouble), v.error);
+			say(q->w->host, NULL, PEPSI_LOG_WARN, "event=destination-paused destination=%s seconds=%lld why=%s sent=%llu failed=%llu error=%s", v.key,
+			    (long long)(v.backoff_ms + 999) / 1000, trouble_name(v.trouble), (unsigned long long)v.sent, (unsigned long long)v.failed,
+			    log_qz(v.error));
 		else
-			say(q->w->host, NULL, PEPSI_LOG_INFO, "event=destination-resumed destination=%s", v.key);
+			say(q->w->host, NULL, PEPSI_LOG_INFO, "event=destination-back destination=%s given_back=%llu", v.key, (unsigned long long)v.given_back);
 	}
 }
 
