@@ -14,7 +14,6 @@ struct dmarc_sender {
 /* 0, or -1 after a message. to_send: FROM must be there. */
 int dmarc_sender_read(struct dmarc_sender *s, const struct config *conf, bool to_send);
 
-
 struct dmarc_built {
 	struct arena *arena;
 	struct report report;
