@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { DOMAINS_MAX = 100000, TWO_DAYS = 2 * 86400 };
@@ -145,7 +146,7 @@ int dkim_domain_open(const struct cli *c, const struct dkim_dir *dir, const char
 	unsigned line;
 	int rc = 0;
 	*ret = (struct dkim_domain){ .fd = -1 };
-	if (smtp_domain_to_ascii(str_from(text), &ascii) || ascii.n > 253) {
+	if (smtp_domain_to_ascii(str_from(text), &ascii) || smtp_domain_check(buf_str(&ascii), false) || ascii.n > 253) {
 		buf_free(&ascii);
 		return cli_usage(c, "\"%s\" is no domain", text);
 	}

@@ -10,7 +10,8 @@
 static void add(struct authors *a, struct str domain)
 {
 	struct buf ascii = BUF_INIT(300);
-	if (smtp_domain_to_ascii(domain, &ascii) || !ascii.n || ascii.n >= sizeof a->domain[0]) {
+	/* checked, too: it becomes the name of a folder, and a dot-atom may hold a '/' */
+	if (smtp_domain_to_ascii(domain, &ascii) || smtp_domain_check(buf_str(&ascii), false) || ascii.n >= sizeof a->domain[0]) {
 		a->why = "an author's domain is none";
 		buf_free(&ascii);
 		return;

@@ -299,6 +299,8 @@ enum keydir_found keydir_get(struct keydir *d, const char *domain, int64_t now_u
 	bool mine = !strcmp(e->d.name, domain);
 	const char *what;
 	struct stat st;
+	if (strchr(domain, '/') || domain[0] == '.') /* no domain; whoever asks has seen to that */
+		return KEYDIR_NONE;
 	if (mine && now_us >= e->looked_us && now_us - e->looked_us < LOOK_AGAIN_US) {
 		e->used = ++d->clock;
 		*ret = &e->d;

@@ -89,7 +89,7 @@ static void cases(void **state)
 		/* nothing is changed behind a signature, whatever way leads there */
 		{ REST "[stage-s]\nPROGRAM = pepsi-stage-sign\nNEXT_STAGE = r\n[stage-r]\nPROGRAM = pepsi-stage-route\nROUTE_1 = example.test w\n"
 		       "DEFAULT = init\n[stage-w]\nPROGRAM = pepsi-stage-change\nNEXT_STAGE = init\n",
-		    "t.conf:14: [stage-w] runs pepsi-stage-change, which may change messages, but [stage-s] has signed them by then: what is changed behind a signature "
+		    "t.conf:13: [stage-w] runs pepsi-stage-change, which may change messages, but [stage-s] has signed them by then: what is changed behind a signature "
 		    "breaks it; put [stage-s] last, before delivery\n" },
 		{ REST "[stage-s]\nPROGRAM = pepsi-stage-sign\nNEXT_STAGE = init\n[stage-w]\nPROGRAM = pepsi-stage-change\nNEXT_STAGE = s\n", "" },
 		/* a bounce is another message, and another signature changes nothing */
