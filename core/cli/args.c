@@ -49,7 +49,8 @@ const struct cli_opt_info cli_opts[CLI_N_OPTS] = {
 	[CLI_SINCE] = { "since", 0, "DATE", "only reports whose period ended on this day or later" },
 	[CLI_DRY_RUN] = { "dry-run", 0, NULL, "look everything up and write every report, but send and change nothing" },
 	[CLI_XML] = { "xml", 0, NULL, "the report itself, as it would be sent" },
-	[CLI_FAILURES] = { "failures", 0, NULL, "failure reports, about single messages (RFC 9991), not aggregate ones" },
+	[CLI_REPORT] = { "report", 0, NULL, "the report itself, as it would be sent" },
+	[CLI_FAILURES] = { "failures", 0, NULL, "what failed: of dmarc, reports about single messages (RFC 9991); of tlsrpt, sessions by host and reason" },
 	[CLI_SELECTOR] = { "selector", 0, "NAME", "the key's selector; default: one of the day" },
 	[CLI_ALGORITHM] = { "algorithm", 0, "ALG", "rsa2048 (default), rsa3072, rsa4096 or ed25519" },
 };

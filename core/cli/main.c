@@ -6,6 +6,8 @@
 #include "tool_keys.h"
 #include "tool_sendmail.h"
 #include "tool_sts.h"
+#include "tool_tlsrpt.h"
+#include "tool_token.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -37,12 +39,25 @@ const struct cli_tool cli_tools[] = {
 	{ "dmarc", "received", CLI_BIT(CLI_DOMAIN) | CLI_BIT(CLI_SINCE) | CLI_BIT(CLI_LIMIT) | CLI_BIT(CLI_FAILURES), 0, 0, tool_dmarc_received, "",
 	    "what others report about our domains" },
 	{ "dmarc", "unmute", 0, 1, 1, tool_dmarc_unmute, "ADDRESS", "send reports to an address again that one came back from" },
+	{ "tlsrpt", "list", CLI_BIT(CLI_DOMAIN) | CLI_BIT(CLI_DAY) | CLI_BIT(CLI_LIMIT), 0, 0, tool_tlsrpt_list, "", "TLS reports to others: counting, waiting, sent; who is muted" },
+	{ "tlsrpt", "show", CLI_BIT(CLI_REPORT), 1, 1, tool_tlsrpt_show, "ID", "what is in one of them" },
+	{ "tlsrpt", "send", CLI_BIT(CLI_DAY) | CLI_BIT(CLI_DRY_RUN), 0, 0, tool_tlsrpt_send, "", "send those whose day is over" },
+	{ "tlsrpt", "received", CLI_BIT(CLI_DOMAIN) | CLI_BIT(CLI_SINCE) | CLI_BIT(CLI_LIMIT) | CLI_BIT(CLI_FAILURES), 0, 0, tool_tlsrpt_received, "",
+	    "what others report about TLS with our mail exchangers" },
+	{ "tlsrpt", "mute", 0, 1, 1, tool_tlsrpt_mute, "ADDRESS", "send no reports to an address, or https URI, for a year" },
+	{ "tlsrpt", "unmute", 0, 1, 1, tool_tlsrpt_unmute, "ADDRESS", "send them again" },
 	{ "sts", "list", CLI_BIT(CLI_LIMIT), 0, 0, tool_sts_list, "", "policies of MTA-STS of other domains" },
 	{ "sts", "show", 0, 1, 1, tool_sts_show, "DOMAIN", "one of them, and how mail to the domain was protected" },
 	{ "sts", "fetch", 0, 1, 1, tool_sts_fetch, "DOMAIN", "fetch a domain's policy now, through the running pepsid, and keep it" },
 	{ "sts", "forget", 0, 1, 1, tool_sts_forget, "DOMAIN", "forget a domain's policy, and how mail to it was protected" },
 	{ "sts", "weaker", CLI_BIT(CLI_LIMIT) | CLI_BIT(CLI_ALL), 0, 0, tool_sts_weaker, "", "domains that mail goes to less protected than before" },
 	{ "sts", "addresses", CLI_BIT(CLI_LIMIT), 0, 1, tool_sts_addresses, "[HOST]", "addresses of mail exchangers, those that fail first" },
+	{ "token", "list", 0, 0, 0, tool_token_list, "", "OAuth2 tokens for signing in elsewhere: when they expire, what went wrong" },
+	{ "token", "show", 0, 1, 1, tool_token_show, "NAME", "one of them" },
+	{ "token", "sign-in", 0, 1, 1, tool_token_sign_in, "NAME", "get the first one: sign in with a browser" },
+	{ "token", "add", 0, 1, 1, tool_token_add, "NAME", "get the first one: a refresh token from elsewhere, on standard input" },
+	{ "token", "refresh", 0, 1, 1, tool_token_refresh, "NAME", "refresh it now" },
+	{ "token", "remove", 0, 1, 1, tool_token_remove, "NAME", "forget it" },
 	{ "account", "add", CLI_ACCOUNT | CLI_BIT(CLI_PASSWORD_STDIN) | CLI_BIT(CLI_NO_PASSWORD), 1, 1, tool_account_add, "NAME",
 	    "a new account that may sign in to send mail" },
 	{ "account", "list", 0, 0, 0, tool_account_list, "", "list the accounts" },
@@ -186,7 +201,7 @@ static int setup_log(const struct cli *c)
 {
 	/* a tool speaks through its output; a worker by hand is watched, and the bouncer is a service */
 	int (*run)(struct cli *) = c->args.tool ? c->args.tool->run : NULL;
-	enum log_level level = run == tool_worker || run == tool_failure_bouncer || run == tool_dmarc_send ? LOG_LV_INFO : LOG_LV_WARN;
+	enum log_level level = run == tool_worker || run == tool_failure_bouncer || run == tool_dmarc_send || run == tool_tlsrpt_send ? LOG_LV_INFO : LOG_LV_WARN;
 	const char *text = c->args.value[CLI_LOG];
 	if (text && log_level_parse(str_from(text), &level))
 		return cli_usage(c, "--log: \"%s\" is not error, warn, info, debug or trace", text);

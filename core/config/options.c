@@ -323,6 +323,27 @@ static const struct pepsi_option pepsi_dmarc[] = {
 	DURATION("KEEP", 0, "14 d", DAY, 366 * DAY, "how long pepsi-dmarc list and show know it"),
 };
 
+static const struct pepsi_option pepsi_tlsrpt[] = {
+	BOOL("REPORTS", 0, "NO", "let pepsi-tlsrpt send reports about TLS with other domains' mail exchangers to those that ask for them (RFC 8460); counted is what TLSRPT of "
+	    "pepsi-stage-relay-to-internet says"),
+	STRING("ORG_NAME", 0, NULL, "whose reports they are, for people; default: HOSTNAME"),
+	STRING("CONTACT", SCHEMA_F_MAILBOX, NULL, "address of somebody to ask about them; default: postmaster at the domain of FROM"),
+	STRING("FROM", SCHEMA_F_MAILBOX, NULL, "sender of reports, in the envelope and in From; its domain signs them (RFC 8460 3: DKIM), or some do not take them. What comes back there should "
+	    "lead to pepsi-stage-tlsrpt-report. Needed to send"),
+	STAGE("STAGE", 0, "where reports by mail begin their way out; default: init"),
+	SIZE("MAX_SIZE", 0, "5 MiB", 16 * KIB, 100 * MIB, "longest report, packed; of a longer one the rows with the fewest sessions are left out"),
+	INT("MAX_ROWS", 0, "2000", 100, 100000, "rows of one report; sessions beyond them are told in the log as a number"),
+	INT("MAX_REPORTS", 0, "2000", 1, 1000000, "reports tried in one run of pepsi-tlsrpt send"),
+	LIST("EXCLUDE", SCHEMA_F_DOMAINS, NULL, NULL, "domains that get no reports, whether they are the reported or the address's; *.example.org stands for subdomains"),
+	LIST("ALLOW_NETWORKS", SCHEMA_F_NETWORKS | PEPSI_OPTF_FILE_ONLY, NULL, NULL, "networks that reports may be POSTed to though they are not of the public Internet, or our own: for laboratories"),
+	PATH("CA_FILE", 0, NULL, "authorities that the certificates of https URIs are checked with (PEM); default: the system's"),
+	INT("HTTPS_PORT", 0, "0", 0, 65535, "port that is connected to in place of the URI's: for laboratories; 0: the URI's"),
+	DURATION("HTTPS_TIMEOUT", 0, "60 s", 1, 600, "for one POST"),
+	DURATION("MUTE", 0, "7 d", DAY, 366 * DAY, "how long no reports go to an https URI that took none for 24 hours"),
+	DURATION("EXPIRE", 0, "3 d", DAY, 30 * DAY, "a report that could not be sent so long after its day is given up"),
+	DURATION("KEEP", 0, "14 d", DAY, 366 * DAY, "how long pepsi-tlsrpt list and show know it"),
+};
+
 static const struct pepsi_option pepsi_dns[] = {
 	CHOICE("BACKEND", 0, "servers", "servers libunbound", "who resolves: servers, which should validate DNSSEC (SERVERS, RESOLV_CONF); or libunbound in a child "
 	    "process of pepsid, from the root and validating"),
@@ -361,6 +382,25 @@ static const struct pepsi_option pepsi_mta_sts[] = {
 	INT("WAITING", 0, "1000", 1, 100000, "domains that may wait for that; more are told to come again"),
 };
 
+static const struct pepsi_option pepsi_token[] = {
+	STRING("USER", 0, NULL, "account of pepsi-helper-token-refresh when started as root, which owns the tokens; stages with AUTH_TOKEN are given its group. Default: "
+	    "pepsi-token, or USER of [pepsi]"),
+};
+
+static const struct pepsi_option token[] = {
+	CHOICE("PROVIDER", 0, "other", "google microsoft other", "who gives the token: TOKEN_URL, AUTHORIZE_URL, SCOPE and REFRESH_LIFETIME follow from it"),
+	STRING("TENANT", 0, "common", "PROVIDER = microsoft: the directory, its domain or its id"),
+	STRING("CLIENT_ID", PEPSI_OPTF_REQUIRED, NULL, "what the provider calls this application: its registration says it"),
+	{ "CLIENT_SECRET", PEPSI_OPT_SECRET, 0, NULL, 0, 0, NULL, "and its password, where it has one; better in a secrets.d file that USER of [pepsi-token] can read" },
+	STRING("TOKEN_URL", PEPSI_OPTF_FILE_ONLY, NULL, "token endpoint, https://…"),
+	STRING("AUTHORIZE_URL", PEPSI_OPTF_FILE_ONLY, NULL, "where a person signs in (pepsi token sign-in), https://…"),
+	STRING("SCOPE", 0, NULL, "what is asked for"),
+	PATH("CA_FILE", 0, NULL, "authorities, PEM, that the endpoint's certificate must lead to; default: the system's"),
+	DURATION("RENEW_BEFORE", 0, "10 min", 1, DAY, "an access token is renewed so long before it expires, but not before half of its life"),
+	DURATION("REFRESH_LIFETIME", 0, NULL, 0, 3660 * DAY, "how long a refresh token lives where the provider does not say; 0: not known. Two weeks before its end is the alarm. "
+	    "Default: 90 d of microsoft, else 0"),
+};
+
 static const struct pepsi_option stage[] = {
 	STRING("PROGRAM", PEPSI_OPTF_REQUIRED, NULL, "name of the stage module, without .so"),
 	STAGE("NEXT_STAGE", SCHEMA_F_OVERLAY, "where messages go that pass"),
@@ -391,8 +431,11 @@ static const struct schema_section sections[] = {
 	{ "pepsi-httpd", pepsi_httpd, COUNT(pepsi_httpd), "Health and metrics over HTTP." },
 	{ "pepsi-failure-bouncer", failure_bouncer, COUNT(failure_bouncer), "Bouncing of failed messages, by pepsi-failure-bouncer." },
 	{ "pepsi-dmarc", pepsi_dmarc, COUNT(pepsi_dmarc), "DMARC aggregate reports to others, by pepsi-dmarc; how those of others come in: pepsi-stage-dmarc-report(7)." },
+	{ "pepsi-tlsrpt", pepsi_tlsrpt, COUNT(pepsi_tlsrpt), "TLS reports to others, by pepsi-tlsrpt; how those of others come in: pepsi-stage-tlsrpt-report(7)." },
 	{ "pepsi-dns", pepsi_dns, COUNT(pepsi_dns), "Name resolution: which resolvers are asked, how long, how often." },
 	{ "pepsi-mta-sts", pepsi_mta_sts, COUNT(pepsi_mta_sts), "Policies of MTA-STS of other domains: how they are fetched. What is known: pepsi-sts(1)." },
+	{ "pepsi-token", pepsi_token, COUNT(pepsi_token), "OAuth2 tokens for signing in at other servers: who keeps them." },
+	{ "token-*", token, COUNT(token), "One token each, for AUTH_TOKEN of pepsi-stage-relay-to-smarthost(7). The first one: pepsi-token(1)." },
 	{ "stage-*", stage, COUNT(stage),
 	    "One stage each; the name behind the dash is what NEXT_STAGE and the queue call it. Fresh mail begins at init. "
 	    "A module's own options stand beside these." },

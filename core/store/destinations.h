@@ -1,5 +1,5 @@
-/* What is known of other domains and their hosts, for pepsi-sts: policies of MTA-STS, addresses, protection. Over a connection of role pepsi. Workers
- * have calls of their own (modules/common/known.h). */
+/* What is known of other domains and their hosts, for pepsi-sts: policies of MTA-STS, addresses, protection; and for pepsi-tlsrpt: TLS reports. Over a
+ * connection of role pepsi. Workers have calls of their own (modules/common/known.h). */
 #ifndef PEPSI_STORE_DESTINATIONS_H
 #define PEPSI_STORE_DESTINATIONS_H
 
@@ -13,6 +13,17 @@ enum store_destinations_question {
 	STORE_ADDRESS_LIST,    /* {"host", "limit"} → array */
 	STORE_SECURITY_LIST,   /* {"domain", "weaker", "limit"} → array */
 	STORE_SECURITY_FORGET, /* {"domain"} → was something known? */
+	/* as the functions tlsrpt_… of db/procedures.sql say */
+	STORE_TLSRPT_DUE,
+	STORE_TLSRPT_ROWS,
+	STORE_TLSRPT_BEGIN,
+	STORE_TLSRPT_POSTED,
+	STORE_TLSRPT_DONE,
+	STORE_TLSRPT_LIST,
+	STORE_TLSRPT_MUTE,
+	STORE_TLSRPT_UNMUTE,
+	STORE_TLSRPT_SWEEP,
+	STORE_TLSRPT_SUMMARY,
 	STORE_DESTINATIONS_QUESTIONS
 };
 /* args: one JSON object, copied. json: the answer, valid during the callback; NULL on an error. */

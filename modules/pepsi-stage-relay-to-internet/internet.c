@@ -17,6 +17,7 @@ static const struct pepsi_option options[] = {
 	{ "DANE", PEPSI_OPT_BOOL, PEPSI_OPTF_FILE_ONLY, "YES", 0, 0, NULL,
 	    "obey TLSA records (RFC 7672); needs a resolver that validates and is trusted: [pepsi-dns] TRUST_AD" },
 	{ "MTA_STS", PEPSI_OPT_BOOL, PEPSI_OPTF_FILE_ONLY, "YES", 0, 0, NULL, "obey policies of MTA-STS (RFC 8461); [pepsi-mta-sts] has how they are fetched" },
+	{ "TLSRPT", PEPSI_OPT_BOOL, 0, "YES", 0, 0, NULL, "count what is seen of TLS, for reports to those who ask for them (RFC 8460)" },
 	{ "ADDRESS_HEALTH", PEPSI_OPT_BOOL, 0, "YES", 0, 0, NULL,
 	    "leave an address alone for a while that could not be connected to, whatever message is for it" },
 	{ "SHAPE_*", PEPSI_OPT_MULTI, 0, NULL, 0, 0, NULL,
@@ -53,6 +54,7 @@ static void stage_close(void *worker)
 	sts_policies_free(w->sts);
 	address_health_free(w->health);
 	ratchet_memory_free(w->ratchet);
+	tls_results_free(w->results);
 	queue_free(w->queue);
 	hop_tls_conf_free(w->env.tls);
 	settings_done(&w->set);
@@ -76,10 +78,13 @@ static int32_t start(const struct pepsi_host *host, const struct pepsi_conf *con
 		w->ratchet = ratchet_memory_new(host, conf);
 		if (w->set.sts)
 			w->sts = sts_policies_new(host, conf, &why);
+		if (w->set.tlsrpt)
+			w->results = tls_results_new(host, conf);
 		if (w->set.health)
 			w->health = address_health_new(host, conf, &why);
 	}
-	if (!w->env.tls || !w->queue || !w->ratchet || (w->set.sts && !w->sts) || (w->set.health && !w->health)) {
+	if (!w->env.tls || !w->queue || !w->ratchet || (w->set.sts && !w->sts) || (w->set.health && !w->health) ||
+	    (w->set.tlsrpt && !w->results)) {
 		host->log(NULL, PEPSI_LOG_ERROR, why.n ? why.p : "out of memory");
 		buf_free(&why);
 		stage_close(w);

@@ -25,6 +25,7 @@
 #include "relay.h"
 #include "session.h"
 #include "sts_policies.h"
+#include "tls_results.h"
 
 enum {
 	HOSTS_MAX = 10,       /* exchangers of a domain that are tried, and whose TLSA records are asked for */
@@ -44,7 +45,7 @@ struct tls_site {
 struct settings {
 	unsigned port;
 	char helo[256];
-	bool ipv4, ipv6, local_ok, dane, sts, health;
+	bool ipv4, ipv6, local_ok, dane, sts, health, tlsrpt;
 	enum tls_operator tls;
 	struct tls_site *site; /* the first that fits */
 	size_t n_site;
@@ -74,6 +75,7 @@ struct worker {
 	struct sts_policies *sts;
 	struct address_health *health;
 	struct ratchet_memory *ratchet;
+	struct tls_results *results;
 	uint64_t seed;
 };
 
@@ -99,6 +101,8 @@ struct delivery {
 	bool optional;                     /* TLS-Required: No */
 	struct dns_answers *answers;
 	struct lookup *look;
+	bool looking;                      /* the item stands for the look-up of the domain, not for a session yet */
+	struct traffic_link look_link;
 	struct sts_ask *sts_ask;
 	struct sts_held *sts;              /* NULL: MTA-STS is off, or not for such a domain */
 	struct route route;
@@ -162,6 +166,8 @@ int32_t delivery_begin(struct worker *w, struct pepsi_msg *msg);
 struct delivery *delivery_find(struct worker *w, const struct pepsi_msg *msg);
 /* Its recipients wait for a session (again): nothing of the last attempt is left but results that stand. */
 void delivery_reset(struct delivery *d);
+/* It was told to start while looking: asks for the exchangers. */
+void delivery_look(struct delivery *d);
 /* Ends it: recipients without a result get d->failure; terminal, complete(). d is gone. */
 void delivery_end(struct delivery *d);
 /* Back to the queue for so many seconds; no attempt. why: for the log and the state. */
@@ -178,6 +184,8 @@ void delivery_stop(struct delivery *d, uint32_t why);
 /* plan.c. A dns_evaluate_fn: TLSA records of the exchangers; arg: struct delivery. Then what each demands. Returns how many may be used. */
 int plan_evaluate(void *arg, struct dns_answers *set);
 unsigned plan_make(struct delivery *d);
+/* Host h may not be used: why is a failure of the delivery, and told in reports; once. */
+void plan_refuse(struct delivery *d, unsigned h);
 /* Is the session as safe as host h of the delivery demands? */
 bool plan_judge(struct delivery *d, unsigned h, const struct session_facts *f, bool plain, struct tls_verdict *ret, const char **ret_verified,
     enum ratchet_level *ret_level);
@@ -198,31 +206,39 @@ void line_free(struct line *l);
 struct source_ask line_ask(const struct delivery *d, unsigned family, char sender[DNS_NAME_MAX + 1]);
 
 /* queue.c: who may send now. */
+enum queue_says { QUEUE_KEPT, QUEUE_YOURS };
 struct queue *queue_new(struct worker *w);
 void queue_free(struct queue *q);
-/* d->name. The route is known. */
+/* d->name: of the look-up, or, once the route is known, of the destination. */
 void queue_name(struct delivery *d);
 /* Would it be taken? False: *ret says for how long to go back; that is to be followed. */
 bool queue_would(struct delivery *d, struct traffic_back *ret);
 /* Waits; or is gone back to the queue already, where there is no room. */
 void queue_add(struct delivery *d);
+/* The look-up of d begins, and is over (failure: the domain cannot be looked up now; NULL: whatever there is, it is known). QUEUE_KEPT: it waits again. */
+void queue_look(struct delivery *d);
+enum queue_says queue_looked(struct delivery *d, const struct smtp_result *failure);
 /* A new session for d, which was told to start. */
 void queue_begin(struct line *l, struct delivery *d);
 /* d is no longer of interest: it waits nowhere, and no line has it. */
 void queue_drop(struct delivery *d);
 /* The session of l begins the transaction of its message. */
 void queue_ready(struct line *l);
-enum queue_says { QUEUE_KEPT, QUEUE_YOURS };
 /* The message of l is over; the worst result. QUEUE_KEPT: it was no more than a kept session that ended: the message waits again, its results are
  * to be forgotten. */
 enum queue_says queue_sent(struct line *l, const struct smtp_result *worst);
 /* The session of l is over, or could not be had (failure; NULL: it just ended). QUEUE_KEPT: its message waits again. The caller frees l. */
 enum queue_says queue_over(struct line *l, const struct smtp_result *failure);
 
+/* results.c. What is told of a session (or of a host that may not be used: s NULL) in TLS reports. */
+void results_tell(struct delivery *d, unsigned h, const struct tls_verdict *v, const struct line *l);
+
 /* log.c */
 void log_results(struct delivery *d);
 /* Where a result came from, in the delivery's memory; l NULL: from nowhere. NULL: memory. */
 const struct relay_where *log_where(struct delivery *d, const struct line *l);
+/* Our address of the connection, "-" when there is none. */
+const char *log_from(const struct line *l, char *ret, size_t size);
 /* "host=… ip=… tls=… verified=…" */
 const char *log_how(struct delivery *d, const struct line *l);
 

@@ -3,6 +3,9 @@
  * now is followed by the next host; what may have been delivered is not sent again. */
 #include "internet.h"
 
+#include "base/log.h"
+#include "say.h"
+
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -259,8 +262,12 @@ static void next(struct line *l)
 	l->plain = false;
 	while (d->at < d->n_order && d->tries < TRIES_MAX && !d->grace) {
 		const struct route_address *a = &d->route.address[d->order[d->at++]];
-		if (a->host >= d->n_hosts || d->host[a->host].done || !d->host[a->host].need.usable)
+		if (a->host >= d->n_hosts || d->host[a->host].done)
 			continue;
+		if (!d->host[a->host].need.usable) {
+			plan_refuse(d, a->host);
+			continue;
+		}
 		if (connect_to(l, a))
 			return;
 	}
@@ -302,6 +309,8 @@ static void judge(struct line *l)
 	if (l->source)
 		source_ok(l->source);
 	bool go = plan_judge(d, l->at_host, session_facts(l->s), l->plain, &v, &l->verified, &l->level);
+	if (!l->reused && !l->plain) /* the first connection was told of */
+		results_tell(d, l->at_host, &v, l);
 	if (go) {
 		l->how = log_how(d, l);
 		queue_ready(l);
@@ -409,7 +418,9 @@ static bool without_tls(struct line *l)
 	struct delivery *d = l->d;
 	struct session_facts f = { .starttls = true, .tls_failed = true };
 	struct tls_verdict v;
-	if (!plan_judge(d, l->at_host, &f, true, &v, &l->verified, &l->level)) {
+	bool go = plan_judge(d, l->at_host, &f, true, &v, &l->verified, &l->level);
+	results_tell(d, l->at_host, &v, l);
+	if (!go) {
 		struct smtp_result r = *session_failure(l->s);
 		char text[SMTP_CLIENT_TEXT_MAX];
 		snprintf(text, sizeof text, "%s: %.*s", v.reason, STR_ARG(r.text));
@@ -446,6 +457,7 @@ static void over(struct line *l)
 		/* the address is gone from this machine: another one, for the same host */
 		struct route_address a = l->ip;
 		source_failed(l->source, l->w->host->mono_ms());
+		say(l->w->host, d->msg, PEPSI_LOG_WARN, "event=source-suspended error=%s", log_q(failure->text));
 		drop_session(l, false);
 		if (!connect_to(l, &a))
 			next(l);

@@ -1,6 +1,7 @@
 /* Log lines of deliveries: one per recipient and outcome, with what an operator asks first. */
 #include "internet.h"
 
+#include "base/log.h"
 #include "say.h"
 
 #include <arpa/inet.h>
@@ -25,18 +26,20 @@ const struct relay_where *log_where(struct delivery *d, const struct line *l)
 	return w->hop ? w : NULL;
 }
 
+const char *log_from(const struct line *l, char *ret, size_t size)
+{
+	struct hop_address local;
+	if (!l->s || !session_local(l->s, &local) || getnameinfo((const void *)&local.sa, local.len, ret, (socklen_t)size, NULL, 0, NI_NUMERICHOST))
+		snprintf(ret, size, "-");
+	return ret;
+}
+
 const char *log_how(struct delivery *d, const struct line *l)
 {
 	const struct session_facts *f = session_facts(l->s);
-	struct hop_address local;
-	char from[INET6_ADDRSTRLEN] = "-";
-	if (session_local(l->s, &local)) {
-		int r = getnameinfo((const void *)&local.sa, local.len, from, sizeof from, NULL, 0, NI_NUMERICHOST);
-		if (r)
-			snprintf(from, sizeof from, "-");
-	}
+	char from[64];
 	return arena_printf(d->a, "host=%s ip=%s port=%u from=%s tls=\"%s\" verified=%s reused=%s", l->host[0] ? l->host : "-", l->ip_text,
-	    d->w->set.port, from, f->tls_text, l->verified, l->reused ? "yes" : "no");
+	    d->w->set.port, log_from(l, from, sizeof from), f->tls_text, l->verified, l->reused ? "yes" : "no");
 }
 
 void log_results(struct delivery *d)
@@ -47,11 +50,11 @@ void log_results(struct delivery *d)
 		const struct smtp_result *r = &to->result;
 		enum relay_verdict v = relay_judge(r);
 		buf_reset(&b);
-		buf_addf(&b, "%s to=<%.*s> %s%s phase=%s code=%u status=%s reply=\"%.*s\"%s",
+		buf_addf(&b, "%s to=<%.*s> %s%s phase=%s code=%u status=%s reply=%s%s",
 		    v == RELAY_OK ? "relayed" : v == RELAY_RETRY ? "deferred" : "refused", STR_ARG(to->address),
 		    d->how[i] ? "" : "hop=",
 		    d->how[i] ? d->how[i] : d->where[i] ? d->where[i]->hop : d->domain, smtp_phase_name(r->phase), r->code, r->status[0] ? r->status : "-",
-		    STR_ARG(r->text), r->maybe ? " maybe_delivered=yes" : "");
+		    log_q(r->text), r->maybe ? " maybe_delivered=yes" : "");
 		d->w->host->log(d->msg, v == RELAY_OK ? PEPSI_LOG_INFO : PEPSI_LOG_WARN, buf_z(&b));
 	}
 	buf_free(&b);

@@ -1,6 +1,8 @@
 /* What each exchanger of a delivery demands (proto/relay/tls.h): TLSA records, MTA-STS, the operator, the message; and whether a session meets it. */
 #include "internet.h"
 
+#include <stdio.h>
+
 int plan_evaluate(void *arg, struct dns_answers *set)
 {
 	struct delivery *d = arg;
@@ -78,6 +80,19 @@ static bool look(struct delivery *d, unsigned i, const struct session_facts *f, 
 	bool ok = dane_check(&c);
 	*ret = c.verdict;
 	return ok;
+}
+
+void plan_refuse(struct delivery *d, unsigned i)
+{
+	struct tls_verdict v;
+	char text[SMTP_CLIENT_TEXT_MAX];
+	if (d->host[i].told)
+		return;
+	d->host[i].told = true;
+	tls_judge(&d->host[i].rules, &d->host[i].need, NULL, &v);
+	results_tell(d, i, &v, NULL);
+	snprintf(text, sizeof text, "%s: %s", d->route.host[i].name, v.reason);
+	delivery_failed_by(d, log_where(d, NULL), SMTP_PHASE_CONNECT, v.status, text);
 }
 
 bool plan_judge(struct delivery *d, unsigned i, const struct session_facts *f, bool plain, struct tls_verdict *ret, const char **ret_verified,

@@ -1,15 +1,20 @@
 /* Who may send now: proto/relay/traffic.h, with our clock, timer, deliveries and lines. */
 #include "internet.h"
 
+#include "base/log.h"
 #include "say.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
+enum { TOTALS_MS = 60000 };
+
 struct queue {
 	struct worker *w;
 	struct traffic *t;
 	struct pepsi_event *timer;
+	int64_t totals_at;
+	struct traffic_totals told;
 };
 
 static int64_t now_ms(const struct queue *q)
@@ -29,11 +34,29 @@ static void news(struct queue *q)
 	struct traffic_view v;
 	while (traffic_news(q->t, now_ms(q), &v)) {
 		if (v.backoff_ms > 0)
-			say(q->w->host, NULL, PEPSI_LOG_WARN, "event=destination-paused destination=%s seconds=%lld trouble=%s reason=\"%s\"", v.key,
-			    (long long)(v.backoff_ms + 999) / 1000, trouble_name(v.trouble), v.error);
+			say(q->w->host, NULL, PEPSI_LOG_WARN, "event=destination-paused destination=%s seconds=%lld why=%s sent=%llu failed=%llu error=%s", v.key,
+			    (long long)(v.backoff_ms + 999) / 1000, trouble_name(v.trouble), (unsigned long long)v.sent, (unsigned long long)v.failed,
+			    log_qz(v.error));
 		else
-			say(q->w->host, NULL, PEPSI_LOG_INFO, "event=destination-resumed destination=%s", v.key);
+			say(q->w->host, NULL, PEPSI_LOG_INFO, "event=destination-back destination=%s given_back=%llu", v.key, (unsigned long long)v.given_back);
 	}
+}
+
+/* Once a minute, while there is something to do. */
+static void totals(struct queue *q)
+{
+	struct traffic_totals n, *o = &q->told;
+	int64_t now = now_ms(q);
+	if (now - q->totals_at < TOTALS_MS)
+		return;
+	traffic_totals(q->t, &n);
+	say(q->w->host, NULL, PEPSI_LOG_INFO, "event=traffic destinations=%u failing=%u slots=%u held=%u new=%u poor=%u sessions=%u idle=%u connections=%llu "
+	    "reused=%llu sent=%llu refused=%llu failed=%llu given_back=%llu abandoned=%llu", n.destinations, n.failing, n.slots, n.held, n.held_new,
+	    n.held_poor, n.sessions, n.idle, (unsigned long long)(n.started - o->started), (unsigned long long)(n.reused - o->reused),
+	    (unsigned long long)(n.sent - o->sent), (unsigned long long)(n.refused - o->refused), (unsigned long long)(n.failed - o->failed),
+	    (unsigned long long)(n.given_back - o->given_back), (unsigned long long)(n.abandoned - o->abandoned));
+	q->totals_at = now;
+	q->told = n;
 }
 
 static void act(struct queue *q, const struct traffic_todo *todo)
@@ -42,16 +65,21 @@ static void act(struct queue *q, const struct traffic_todo *todo)
 	struct line *l = todo->link ? todo->link->owner : NULL;
 	switch (todo->what) {
 	case TRAFFIC_START:
-		line_start(d);
+		if (d->looking)
+			delivery_look(d);
+		else
+			line_start(d);
 		return;
 	case TRAFFIC_REUSE:
 		line_use(l, d);
 		return;
 	case TRAFFIC_ABANDON:
 		q->w->host->in_hand(d->msg);
-		l->d = NULL;
-		d->line = NULL;
-		line_free(l);
+		if (l) { /* else a look-up: it is cancelled with the delivery */
+			l->d = NULL;
+			d->line = NULL;
+			line_free(l);
+		}
 		delivery_back(d, todo->back.seconds, todo->back.why, todo->back.text);
 		return;
 	case TRAFFIC_RETURN:
@@ -79,6 +107,7 @@ static void pump(void *arg, uint32_t what)
 	}
 	q->w->host->in_hand(NULL);
 	news(q);
+	totals(q);
 	int64_t wait = n == TURN_MAX ? 0 : traffic_wait(q->t, now_ms(q));
 	if (wait >= 0)
 		q->w->host->event_arm(q->timer, 0, wait);
@@ -103,6 +132,7 @@ struct queue *queue_new(struct worker *w)
 	q->w = w;
 	q->t = traffic_new(&conf);
 	q->timer = w->host->event_new(w->conf, -1, pump, q);
+	q->totals_at = now_ms(q);
 	if (!q->t || !q->timer) {
 		queue_free(q);
 		return NULL;
@@ -121,7 +151,10 @@ void queue_free(struct queue *q)
 
 void queue_name(struct delivery *d)
 {
-	shape_find(d->w->set.shapes, &d->route, d->domain, &d->name);
+	if (d->looking)
+		shape_lookup(d->domain, &d->name);
+	else
+		shape_find(d->w->set.shapes, &d->route, d->domain, &d->name);
 }
 
 bool queue_would(struct delivery *d, struct traffic_back *ret)
@@ -147,6 +180,30 @@ void queue_drop(struct delivery *d)
 		return;
 	traffic_drop(q->t, now_ms(q), &d->item);
 	soon(q);
+}
+
+void queue_look(struct delivery *d)
+{
+	struct queue *q = d->w->queue;
+	d->look_link = (struct traffic_link){ .owner = NULL };
+	traffic_begin(q->t, now_ms(q), &d->look_link, &d->item);
+}
+
+enum queue_says queue_looked(struct delivery *d, const struct smtp_result *failure)
+{
+	static const struct smtp_result ok = { .outcome = SMTP_OUT_OK, .phase = SMTP_PHASE_DOT, .code = 250 };
+	struct queue *q = d->w->queue;
+	int64_t now = now_ms(q);
+	int says = TRAFFIC_YOURS;
+	if (failure) {
+		says = traffic_end(q->t, now, &d->look_link, failure, TROUBLE_DNS);
+	} else {
+		traffic_ready(q->t, now, &d->look_link);
+		traffic_sent(q->t, now, &d->look_link, &ok);
+		traffic_end(q->t, now, &d->look_link, NULL, TROUBLE_NONE);
+	}
+	soon(q);
+	return says == TRAFFIC_KEPT ? QUEUE_KEPT : QUEUE_YOURS;
 }
 
 void queue_begin(struct line *l, struct delivery *d)

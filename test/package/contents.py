@@ -21,6 +21,7 @@ MAIN = """
 /etc/pam.d/pepsi /etc/pepsi/pepsi.conf /etc/pepsi/conf.d /etc/pepsi/secrets.d
 /lib/systemd/system/pepsi.target /lib/systemd/system/pepsi.service /lib/systemd/system/pepsi.target.d/failure-bouncer.conf
 /lib/systemd/system/pepsi-dmarc.service /lib/systemd/system/pepsi-dmarc.timer /usr/bin/pepsi-dmarc /usr/lib/pepsi/modules/pepsi-stage-dmarc-report.so
+/lib/systemd/system/pepsi-tlsrpt.service /lib/systemd/system/pepsi-tlsrpt.timer /usr/bin/pepsi-tlsrpt /usr/lib/pepsi/modules/pepsi-stage-tlsrpt-report.so
 /lib/systemd/system/pepsi-failure-bouncer.service /lib/systemd/system/pepsi-failure-bouncer.timer
 /usr/lib/sysusers.d/pepsi.conf /usr/lib/tmpfiles.d/pepsi.conf /usr/lib/pepsi/accounts
 /usr/bin/pepsi /usr/bin/pepsi-queue /usr/bin/pepsi-status /usr/bin/pepsi-stage /usr/sbin/pepsid
@@ -28,7 +29,8 @@ MAIN = """
 /usr/lib/pepsi/modules/pepsi-stage-route.so /usr/lib/pepsi/modules/pepsi-stage-relay-to-maildir.so
 /usr/lib/pepsi/modules/pepsi-stage-relay-to-lmtp.so /usr/lib/pepsi/modules/pepsi-stage-relay-to-smarthost.so
 /usr/lib/pepsi/modules/pepsi-stage-relay-to-internet.so
-/usr/lib/pepsi/modules/pepsi-stage-dkim-sign.so /usr/lib/pepsi/modules/pepsi-stage-bounce.so /usr/lib/pepsi/modules/pepsi-stage-pipe.so
+/usr/libexec/pepsi/pepsi-helper-token-refresh /usr/bin/pepsi-token /usr/share/doc/pepsi/provider.md /usr/share/doc/pepsi/examples/provider.conf
+/usr/lib/pepsi/modules/pepsi-stage-dkim-sign.so /usr/bin/pepsi-keys /usr/lib/pepsi/modules/pepsi-stage-bounce.so /usr/lib/pepsi/modules/pepsi-stage-pipe.so
 /usr/share/pepsi/db/pepsi-0001.sql /usr/share/pepsi/db/procedures.sql /usr/share/pepsi/db/README.md
 /usr/share/doc/pepsi/copyright /usr/share/doc/pepsi/changelog.gz /usr/share/doc/pepsi/changelog.Debian.gz
 /usr/share/doc/pepsi/README.Debian /usr/share/doc/pepsi/installing.md /usr/share/doc/pepsi/examples/pepsi.conf
@@ -45,7 +47,7 @@ DEV = """
 """.split()
 # where a package may put things at all
 FOLDERS = ("/etc/pepsi/", "/etc/pam.d/pepsi", "/lib/systemd/system/", "/usr/bin/", "/usr/sbin/", "/usr/include/pepsi/", "/usr/include/pepsi-proto/",
-    "/usr/lib/", "/usr/share/doc/", "/usr/share/man/", "/usr/share/pepsi/", "/usr/share/lintian/overrides/")
+    "/usr/lib/", "/usr/libexec/pepsi/", "/usr/share/doc/", "/usr/share/man/", "/usr/share/pepsi/", "/usr/share/lintian/overrides/")
 
 
 def check(good, what):

@@ -21,6 +21,7 @@ NOT_STATE = {
     "core/daemon/": None,                # pepsi status
     "core/ingress/stats.c": None,
     "core/ingress/certificates.c": None, # pepsi status, and the next
+    "core/token/": None,                 # state files of tokens, pepsi status
     "core/ingress/auth_stats.c": None,
     "core/ingress/recipients.c": None,
     "core/ingress/before_stats.c": None,
@@ -29,6 +30,8 @@ NOT_STATE = {
     "core/ingress/failures.c": None,     # pepsi status, and messages for DMARC failure reports (pepsi.dmarc_failure)
     "core/ingress/tally.c": None,        # pepsi status, and rows of DMARC reports (pepsi.dmarc_row)
     "modules/pepsi-stage-dmarc-report/keep.c": None, # reports of others (pepsi.dmarc_received)
+    "modules/common/tls_results.c": None,  # rows of TLS reports (pepsi.tlsrpt_result)
+    "modules/pepsi-stage-tlsrpt-report/report.c": None, # reports of others (pepsi.tlsrpt_received)
     "proto/sasl/server_bearer.c": "status schemes", # to the client that signs in (RFC 7628)
     "core/dispatch/stats.c": None,
     "proto/report/": None,               # TLS reports, to other servers (RFC 8460)
@@ -249,8 +252,8 @@ class Sources:
 
 # ------------------------------------------------------------------------------------------------------------------ SQL
 def sql_clean(text):
-    """Without comments, and without functions whose JSON goes to and from pepsi-dmarc and pepsi-sts."""
-    text = re.sub(r"(?ms)^CREATE FUNCTION pepsi\.(?:dmarc_|(?:sts_policy|dns_address|destination_security)_list\().*?^(END )?\$\$;$", "", text)
+    """Without comments, and without functions whose JSON goes to and from pepsi-dmarc, pepsi-tlsrpt and pepsi-sts."""
+    text = re.sub(r"(?ms)^CREATE FUNCTION pepsi\.(?:dmarc_|tlsrpt_|(?:sts_policy|dns_address|destination_security)_list\().*?^(END )?\$\$;$", "", text)
     return re.sub(r"--[^\n]*", "", text)
 
 
