@@ -278,4 +278,5 @@ def faults_of_keys(t):
     expect(trial(d, keys, mail()), "one of two", 1, "lost.pem is not there")
 
 
-pepsi.main(__file__, [holds_everywhere, who_is_ours, what_is_signed, faults_of_keys])
+if __name__ == "__main__":
+    pepsi.main(__file__, [holds_everywhere, who_is_ours, what_is_signed, faults_of_keys])
