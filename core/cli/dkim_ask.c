@@ -146,7 +146,7 @@ enum dkim_told dkim_ask(struct dkim_asker *a, const char *domain, const char *se
 	}
 	if (!a->n_fixed)
 		ask_zone(a, name, record, &c, why);
-	if (!c.n || c.silent == c.n)
+	if (!c.n || (c.silent && !c.none && !c.other)) /* who is silent now says nothing against it */
 		return DKIM_TOLD_UNKNOWN;
 	return c.same == c.n ? DKIM_TOLD_ALL : c.none == c.n ? DKIM_TOLD_NONE : c.other == c.n ? DKIM_TOLD_OTHER : DKIM_TOLD_SOME;
 }
