@@ -2,6 +2,7 @@
 #include "hops.h"
 
 #include "hop_dane.h"
+#include "base/log.h"
 #include "hop_socket.h"
 #include "proto/relay/route.h"
 
@@ -317,8 +318,8 @@ static void rest(struct hops *s, const struct pepsi_host *host, struct pepsi_msg
 	t->rests_until = now + hops_rest_ms(t->failures, now - began >= HANG_MS, t->refused, s->n == 1, s->conf.backoff_max_ms);
 	snprintf(t->text, sizeof t->text, "%.*s", STR_ARG(text));
 	if (t->rests_until > now)
-		say(host, msg, PEPSI_LOG_WARN, "event=hop-rests hop=%s failures=%u for=%llds fault=%s reason=\"%s\"%s", t->shown, t->failures,
-		    (long long)(t->rests_until - now + 999) / 1000, r->auth_fault ? smtp_auth_fault_name(r->auth_fault) : "connection", t->text,
+		say(host, msg, PEPSI_LOG_WARN, "event=hop-rests hop=%s failures=%u for=%llds fault=%s reason=%s%s", t->shown, t->failures,
+		    (long long)(t->rests_until - now + 999) / 1000, r->auth_fault ? smtp_auth_fault_name(r->auth_fault) : "connection", log_qz(t->text),
 		    t->refused ? " hint=\"check AUTH_USER, AUTH_PASSWORD, AUTH and TLS of this stage, then pepsi reload\"" : "");
 }
 
@@ -391,8 +392,8 @@ void hops_send(struct hops *s, const struct pepsi_host *host, struct pepsi_msg *
 		if (!another)
 			return;
 		if (i + 1 < s->n)
-			say(host, msg, PEPSI_LOG_INFO, "event=next-hop after=%s phase=%s reason=\"%.*s\"", t->shown,
-			    smtp_phase_name(m->rcpts[0].result.phase), STR_ARG(m->rcpts[0].result.text));
+			say(host, msg, PEPSI_LOG_INFO, "event=next-hop after=%s phase=%s reason=%s", t->shown,
+			    smtp_phase_name(m->rcpts[0].result.phase), log_q(m->rcpts[0].result.text));
 	}
 	if (!ret->tried) { /* all rest */
 		struct target *first = order[0];

@@ -2,6 +2,7 @@
 #include "relay.h"
 
 #include "base/arena.h"
+#include "base/log.h"
 #include "hop_socket.h"
 
 #include <stdio.h>
@@ -175,10 +176,10 @@ static void log_results(const struct relay *r, const struct pepsi_host *host, st
 		const struct smtp_client_rcpt *to = &m->rcpts[i];
 		enum relay_verdict v = relay_judge(&to->result);
 		buf_reset(&b);
-		buf_addf(&b, "%s to=<%.*s> hop=%s%s%s%s%s phase=%s code=%u status=%s reply=\"%.*s\"%s",
-		    v == RELAY_OK ? "relayed" : v == RELAY_RETRY ? "deferred" : "refused", STR_ARG(to->address), r->policy.hop,
+		buf_addf(&b, "%s to=%s hop=%s%s%s%s%s phase=%s code=%u status=%s reply=%s%s",
+		    v == RELAY_OK ? "relayed" : v == RELAY_RETRY ? "deferred" : "refused", relay_shown(to->address), r->policy.hop,
 		    rep->tls ? " tls=" : "", rep->tls ? rep->tls_text : "", rep->auth ? " auth=" : "", rep->auth ? rep->auth : "",
-		    smtp_phase_name(to->result.phase), to->result.code, to->result.status[0] ? to->result.status : "-", STR_ARG(to->result.text),
+		    smtp_phase_name(to->result.phase), to->result.code, to->result.status[0] ? to->result.status : "-", log_q(to->result.text),
 		    to->result.maybe ? " maybe_delivered=yes" : "");
 		say(host, msg, v == RELAY_OK ? PEPSI_LOG_INFO : PEPSI_LOG_WARN, &b);
 	}

@@ -65,6 +65,8 @@ int relay_configure(struct relay *r, const struct pepsi_host *host, const struct
 void relay_unconfigure(struct relay *r);
 
 enum relay_verdict { RELAY_OK, RELAY_RETRY, RELAY_BOUNCE };
+/* An address for a log line: <a@b>, or quoted and escaped where it holds what could pass for other words of the line. A rotating buffer, as log_q(). */
+const char *relay_shown(struct str address);
 /* What a result means for its recipient. What the peer says before MAIL is about us and it, not about the message, so a
  * 5xx there is retried; so is 530 (it wants TLS or a sign-in first: a fault of our configuration). */
 enum relay_verdict relay_judge(const struct smtp_result *r);

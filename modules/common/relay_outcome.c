@@ -2,11 +2,30 @@
  * the host only; opens nothing. */
 #include "relay.h"
 
+#include "base/log.h"
+
 #include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 enum { ERROR_MAX = 800 };
+
+const char *relay_shown(struct str address)
+{
+	static char ring[4][SMTP_CLIENT_ADDRESS_MAX + 3];
+	static unsigned at;
+	char *p = ring[at++ % 4];
+	bool plain = address.n <= SMTP_CLIENT_ADDRESS_MAX, ascii = true;
+	for (size_t i = 0; i < address.n; i++) {
+		ascii = ascii && (unsigned char)address.p[i] < 127;
+		plain = plain && (unsigned char)address.p[i] > 32 && !strchr("\"<>\\", address.p[i]);
+	}
+	const char *quoted = log_q(address);
+	if (!plain || (!ascii && strlen(quoted) != address.n + 2)) /* something in it was escaped */
+		return quoted;
+	snprintf(p, sizeof ring[0], "<%.*s>", STR_ARG(address));
+	return p;
+}
 
 enum relay_verdict relay_judge(const struct smtp_result *r)
 {

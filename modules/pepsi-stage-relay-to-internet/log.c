@@ -50,8 +50,8 @@ void log_results(struct delivery *d)
 		const struct smtp_result *r = &to->result;
 		enum relay_verdict v = relay_judge(r);
 		buf_reset(&b);
-		buf_addf(&b, "%s to=<%.*s> %s%s phase=%s code=%u status=%s reply=%s%s",
-		    v == RELAY_OK ? "relayed" : v == RELAY_RETRY ? "deferred" : "refused", STR_ARG(to->address),
+		buf_addf(&b, "%s to=%s %s%s phase=%s code=%u status=%s reply=%s%s",
+		    v == RELAY_OK ? "relayed" : v == RELAY_RETRY ? "deferred" : "refused", relay_shown(to->address),
 		    d->how[i] ? "" : "hop=",
 		    d->how[i] ? d->how[i] : d->where[i] ? d->where[i]->hop : d->domain, smtp_phase_name(r->phase), r->code, r->status[0] ? r->status : "-",
 		    log_q(r->text), r->maybe ? " maybe_delivered=yes" : "");

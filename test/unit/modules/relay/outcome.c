@@ -219,6 +219,16 @@ static void test_verdicts(void **state)
 		assert_int_equal(relay_judge(&(struct smtp_result){ .outcome = v[i].o, .phase = v[i].p, .code = v[i].code }), v[i].v);
 }
 
+/* Who chooses an address writes no words into a log line. */
+static void test_shown(void **state)
+{
+	(void)state;
+	assert_string_equal(relay_shown(STR("x@example.org")), "<x@example.org>");
+	assert_string_equal(relay_shown(STR("gr\xc3\xbc\xc3\x9f" "e@example.org")), "<gr\xc3\xbc\xc3\x9f" "e@example.org>");
+	assert_string_equal(relay_shown(STR("\"a> status=2.0.0 <b\"@example.org")), "\"\\\"a> status=2.0.0 <b\\\"@example.org\"");
+	assert_string_equal(relay_shown(STR("a\xe2\x80\xae@example.org")), "\"a\\xe2\\x80\\xae@example.org\"");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -226,6 +236,7 @@ int main(void)
 		cmocka_unit_test(test_report_fields),
 		cmocka_unit_test(test_backoff),
 		cmocka_unit_test(test_verdicts),
+		cmocka_unit_test(test_shown),
 		cmocka_unit_test(test_smarthost_config),
 		cmocka_unit_test(test_lmtp_config),
 		cmocka_unit_test(test_hosts),
