@@ -35,8 +35,8 @@ const struct long_stage pepsi_stage_descriptor = {
 		.abi = { sizeof(struct long_stage), PEPSI_ABI_MAJOR, PEPSI_ABI_MINOR + 1 },
 #elif defined(ODD_LONG) /* knows more, but can live with our minor */
 		.abi = { sizeof(struct long_stage), PEPSI_ABI_MAJOR, PEPSI_ABI_MINOR },
-#elif defined(ODD_SHORT) /* by one member */
-		.abi = { sizeof(struct pepsi_stage) - sizeof(void *), PEPSI_ABI_MAJOR, 0 },
+#elif defined(ODD_SHORT) /* than version 1.0, by one member */
+		.abi = { offsetof(struct pepsi_stage, close), PEPSI_ABI_MAJOR, 0 },
 #elif defined(ODD_HUGE)
 		.abi = { 1u << 31, PEPSI_ABI_MAJOR, 0 },
 #else

@@ -24,7 +24,7 @@
 
 SAME(PEPSI_ABI_MAJOR, 1, "a new major version: begin this file anew");
 #ifndef PEPSI_RECORDED
-SAME(PEPSI_ABI_MINOR, 1, "a new minor version: put its number here when doc/abi-history.md has its line");
+SAME(PEPSI_ABI_MINOR, 2, "a new minor version: put its number here when doc/abi-history.md has its line");
 #endif
 SAME(sizeof(void *), 8, "pointers");
 SAME(sizeof(size_t), 8, "size_t");
@@ -59,7 +59,7 @@ AT(pepsi_clone, n, 40, 8);
 AT(pepsi_clone, state, 48, 8);
 AT(pepsi_clone, mail_from, 56, 8);
 
-SIZE(pepsi_host, 368);
+SIZE(pepsi_host, 432);
 AT(pepsi_host, abi, 0, 8);
 AT(pepsi_host, conf_str, 8, 8);
 AT(pepsi_host, conf_int, 16, 8);
@@ -127,8 +127,18 @@ AT(pepsi_dns, n_rr, 32, 8);
 AT(pepsi_dns, canonical, 40, 8);
 AT(pepsi_dns, why, 48, 8);
 #endif
+#if PEPSI_ABI_MINOR >= 2
+AT(pepsi_host, event_new, 368, 8);
+AT(pepsi_host, event_arm, 376, 8);
+AT(pepsi_host, event_free, 384, 8);
+AT(pepsi_host, ask, 392, 8);
+AT(pepsi_host, ask_cancel, 400, 8);
+AT(pepsi_host, complete, 408, 8);
+AT(pepsi_host, in_hand, 416, 8);
+AT(pepsi_host, mono_ms, 424, 8);
+#endif
 
-SIZE(pepsi_stage, 120);
+SIZE(pepsi_stage, 128);
 AT(pepsi_stage, abi, 0, 8);
 AT(pepsi_stage, name, 8, 8);
 AT(pepsi_stage, version, 16, 8);
@@ -145,6 +155,9 @@ AT(pepsi_stage, process, 88, 8);
 AT(pepsi_stage, process_batch, 96, 8);
 AT(pepsi_stage, can_fuse, 104, 8);
 AT(pepsi_stage, close, 112, 8);
+#if PEPSI_ABI_MINOR >= 2
+AT(pepsi_stage, stop, 120, 8);
+#endif
 
 CONSTANT(PEPSI_LOAD_METADATA, 0u);
 CONSTANT(PEPSI_LOAD_HEADERS, 1u);

@@ -1,4 +1,4 @@
-/* <pepsi/stage.h>: the stage ABI, version 1.1. The only thing a stage module and its host agree on.
+/* <pepsi/stage.h>: the stage ABI, version 1.2. The only thing a stage module and its host agree on.
  *
  * A stage module is a shared object that exports one symbol, `pepsi_stage_descriptor`, made by PEPSI_STAGE(). The host
  * loads it in a worker process (never in the daemon), calls open() once, then process() for each message of the stage,
@@ -34,7 +34,7 @@ extern "C" {
 #endif
 
 #define PEPSI_ABI_MAJOR 1
-#define PEPSI_ABI_MINOR 1
+#define PEPSI_ABI_MINOR 2
 
 /* First member of every public struct, frozen for ever. */
 struct pepsi_abi {
@@ -65,7 +65,7 @@ struct pepsi_str {
 #define PEPSI_CAP_DB (UINT64_C(1) << 2)         /* asks for host->database() */
 #define PEPSI_CAP_HELPER (UINT64_C(1) << 3)     /* forks, or executes a helper program; without it the kernel refuses both */
 #define PEPSI_CAP_FILES (UINT64_C(1) << 4)      /* opens files of its own */
-#define PEPSI_CAP_CONCURRENT (UINT64_C(1) << 5) /* reserved: many messages at once from an event loop */
+#define PEPSI_CAP_CONCURRENT (UINT64_C(1) << 5) /* many messages at once from the host's event loop: see "Concurrency". Since 1.2 */
 #define PEPSI_CAP_BOUNCE (UINT64_C(1) << 6)     /* turns messages into delivery status notifications (clear_state) */
 
 /* What hooks return, and what host functions return when they can fail. */
@@ -74,6 +74,9 @@ struct pepsi_str {
 #define PEPSI_PERMANENT (-2) /* this message can never pass this stage: it becomes failed */
 #define PEPSI_MISUSE (-3)    /* from host functions: the call broke a rule above; the pass fails and says which */
 #define PEPSI_NONE 1         /* from host functions: nothing there */
+
+/* From process() of a CONCURRENT module: the message stays with the module until complete(). Since 1.2. */
+#define PEPSI_PENDING 2
 
 /* Option types: how the configuration text is parsed and what conf_* call reads it. */
 #define PEPSI_OPT_STRING 0u   /* conf_str */
@@ -170,6 +173,39 @@ static inline const struct pepsi_dns_rr *pepsi_dns_at(const struct pepsi_dns *a,
 	return (const struct pepsi_dns_rr *)(const void *)((const char *)a->rr + i * a->rr_size);
 }
 
+/* Concurrency, since 1.2. A module with PEPSI_CAP_CONCURRENT drives many messages at once in one worker, over the host's event
+ * loop. process() begins a message and returns PEPSI_PENDING; later, from a callback, the module calls the terminal and then
+ * complete(msg, PEPSI_OK). Told:
+ *
+ *     process(worker, host, msg)     asks for the MX records, returns PEPSI_PENDING: nothing waits for this message now
+ *     answer(arg, dns)               a callback: in_hand(msg); connects; watch()es the socket
+ *     ready(arg, PEPSI_IO_READ)      … in_hand(msg); reads, writes, arm()s again
+ *     …                              complete_success(msg, …); complete(msg, PEPSI_OK): msg is gone
+ *
+ * Rules
+ *  - No callback may block, nor take long: while it runs, every other message of the worker waits. (database() may be called; its
+ *    statements block: short ones, and not for each message.)
+ *  - Memory the host handed out for a message lives until complete().
+ *  - Callbacks come from the loop, one at a time, never from within a call of the module's.
+ *  - Who is to blame if a callback crashes or hangs: the message that in_hand() named last within it; during process() and stop()
+ *    theirs. A callback that works for nobody in particular is nobody's fault: then all that the worker holds are tried one by one.
+ *  - A worker holds up to QUEUE_LIMIT messages. Those to the same domain (of the first recipient) come to the same worker as long as
+ *    it lives: what it knows of a destination, and its connections, are worth keeping.
+ *  - MAX_RUNTIME counts from process(). When a message is near it, and when the worker is to leave, the host calls stop(); what is not
+ *    complete ten seconds later dies with the worker and is tried again elsewhere, as if it had crashed (RUNTIME) or blamelessly (LEAVE).
+ *  - Such a stage is never fused with another, and is no stage for BEFORE_ACCEPT. */
+#define PEPSI_IO_READ 1u    /* the descriptor can be read, or is at its end */
+#define PEPSI_IO_WRITE 2u   /* … written, or its connect() is over */
+#define PEPSI_IO_TIMEOUT 4u /* the time is up */
+
+#define PEPSI_STOP_RUNTIME 1u /* this message has had its time */
+#define PEPSI_STOP_LEAVE 2u   /* the worker is to leave */
+
+struct pepsi_event; /* a descriptor that is waited for, a timer, or both; opaque */
+struct pepsi_query; /* a question under way; opaque */
+typedef void (*pepsi_event_fn)(void *arg, uint32_t what);                    /* PEPSI_IO_* */
+typedef void (*pepsi_dns_fn)(void *arg, const struct pepsi_dns *answer);     /* the answer lives until the callback returns */
+
 /* What the host does for a module. The table is valid from open() until close() has returned. `msg` is always the
  * message process() was given. Functions that return int32_t give PEPSI_OK or what is said. */
 struct pepsi_host {
@@ -253,6 +289,25 @@ struct pepsi_host {
 	 * MESSAGE_DEADLINE for the whole pass, never beyond MAX_RUNTIME; behind these limits every answer is a TEMPFAIL. Answers are
 	 * cached in the worker. Needs PEPSI_CAP_NET. NULL: out of memory, or a broken rule (PEPSI_MISUSE of the pass). */
 	const struct pepsi_dns *(*resolve)(struct pepsi_msg *, const char *name, uint32_t type);
+
+	/* -- concurrency (PEPSI_CAP_CONCURRENT), since 1.2; conf is the one open() was given */
+	/* An event for a descriptor (which stays the module's, and is closed after event_free), or a timer (fd -1); not armed. NULL:
+	 * out of memory. */
+	struct pepsi_event *(*event_new)(const struct pepsi_conf *, int fd, pepsi_event_fn, void *arg);
+	/* Calls back once: when one of `what` (PEPSI_IO_READ, PEPSI_IO_WRITE) is so, or after timeout_ms (below 0: never). Replaces what
+	 * was armed; what 0 and a time below 0 disarms. PEPSI_OK, or PEPSI_RETRY: out of memory. */
+	int32_t (*event_arm)(struct pepsi_event *, uint32_t what, int64_t timeout_ms);
+	void (*event_free)(struct pepsi_event *); /* allowed within its own callback; NULL is fine */
+	/* resolve() without waiting: calls back once, with the limits of the message (msg), or, when msg is NULL, those of one message for each
+	 * question. A cached answer comes from the loop, too. NULL: out of memory, or a broken rule. */
+	struct pepsi_query *(*ask)(const struct pepsi_conf *, struct pepsi_msg *msg, const char *name, uint32_t type, pepsi_dns_fn, void *arg);
+	void (*ask_cancel)(struct pepsi_query *); /* no callback then; not after the callback began. complete() cancels those of its message */
+	/* The end of a pending message: rc is what process() would have returned after the terminal. The message is gone when this
+	 * returns. PEPSI_OK, or PEPSI_MISUSE: it is not pending. */
+	int32_t (*complete)(struct pepsi_msg *, int32_t rc);
+	/* The running callback works for this message now (NULL: for none). */
+	void (*in_hand)(struct pepsi_msg *);
+	int64_t (*mono_ms)(void); /* monotonic, milliseconds */
 };
 
 /* What a module exports: one const object. */
@@ -274,7 +329,10 @@ struct pepsi_stage {
 	int32_t (*process_batch)(void *worker, const struct pepsi_host *, struct pepsi_msg *const *, int32_t *ret_status, size_t n);
 	/* 1: this message may run here in the pass of the stage before; NULL means always. */
 	int32_t (*can_fuse)(void *worker, const struct pepsi_host *, struct pepsi_msg *);
-	void (*close)(void *worker);
+	void (*close)(void *worker); /* CONCURRENT: nothing is pending any more */
+	/* CONCURRENT: end this pending message soon (PEPSI_STOP_*), here or from a later callback, by complete(). Called once for each
+	 * reason. Required of CONCURRENT modules. Since 1.2. */
+	void (*stop)(void *worker, const struct pepsi_host *, struct pepsi_msg *, uint32_t why);
 };
 
 #if defined(__GNUC__)
