@@ -901,168 +901,6 @@ BEGIN
     END IF;
 END $$;
 
--- ---------------------------------------------------------------------------------------------- held mail, rules
-
--- pending, paused → held. p_rule 0: by hand. p_until NULL: until it is released.
-CREATE FUNCTION pepsi.workqueue_hold(p_ids bigint[], p_rule bigint, p_reason text, p_until timestamptz) RETURNS integer
-LANGUAGE plpgsql AS $$
-DECLARE n integer;
-BEGIN
-    UPDATE pepsi.workqueue SET status = 'paused', timeout = p_until, state = state || jsonb_build_object('held',
-        CASE WHEN jsonb_typeof(state -> 'held') = 'object' THEN state -> 'held' ELSE '{}' END || jsonb_strip_nulls(jsonb_build_object(
-            'rule', p_rule, 'since', extract(epoch FROM now())::bigint, 'reason', nullif(p_reason, ''))))
-    WHERE id = ANY (p_ids) AND pepsi.workqueue_may('hold', status, state);
-    GET DIAGNOSTICS n = ROW_COUNT;
-    RETURN n;
-END $$;
-
--- held → pending; notifies. p_past: past all rules that there are now.
-CREATE FUNCTION pepsi.workqueue_release(p_ids bigint[], p_past boolean) RETURNS integer
-LANGUAGE plpgsql AS $$
-DECLARE n integer;
-BEGIN
-    UPDATE pepsi.workqueue SET status = 'pending', timeout = NULL, state = pepsi.held_over(state, p_past)
-    WHERE id = ANY (p_ids) AND pepsi.workqueue_may('release', status, state);
-    GET DIAGNOSTICS n = ROW_COUNT;
-    IF n > 0 THEN
-        PERFORM pg_notify('workqueue', '');
-    END IF;
-    RETURN n;
-END $$;
-
--- A rule out of {"action", "sender", "recipient", "client", "stage", "to_stage", "reason", "made_by", "for": seconds}. Sender "<>": the null one.
-CREATE FUNCTION pepsi.queue_rule_of(p jsonb) RETURNS pepsi.queue_rule
-LANGUAGE plpgsql STABLE AS $$
-BEGIN
-    IF p ? 'client' AND pepsi.inet_or_null(p ->> 'client') IS NULL THEN
-        RAISE EXCEPTION '"%" is no address and no network', p ->> 'client' USING ERRCODE = 'invalid_parameter_value';
-    END IF;
-    RETURN jsonb_populate_record(NULL::pepsi.queue_rule, p || jsonb_build_object(
-        'sender', CASE WHEN p ->> 'sender' = '<>' THEN '' ELSE lower((p ->> 'sender') COLLATE "C") END,
-        'recipient', lower((p ->> 'recipient') COLLATE "C"),
-        'expires_at', now() + (p ->> 'for')::integer * interval '1 second'));
-END $$;
-
--- Adds it; its id. At most 1000: workers hold each message against all of them. Those that have expired make room.
-CREATE FUNCTION pepsi.queue_rule_add(p jsonb) RETURNS bigint
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    r pepsi.queue_rule := pepsi.queue_rule_of(p);
-    new_id bigint;
-BEGIN
-    LOCK TABLE pepsi.queue_rule IN SHARE ROW EXCLUSIVE MODE;
-    IF (SELECT count(*) FROM pepsi.queue_rule WHERE expires_at IS NULL OR expires_at > now()) >= 1000 THEN
-        RAISE EXCEPTION 'there are 1000 rules already' USING ERRCODE = 'program_limit_exceeded';
-    END IF;
-    INSERT INTO pepsi.queue_rule (action, sender, recipient, client, stage, to_stage, reason, made_by, expires_at)
-    VALUES (r.action, r.sender, r.recipient, r.client, r.stage, r.to_stage, coalesce(r.reason, ''), coalesce(r.made_by, ''), r.expires_at)
-    RETURNING id INTO new_id;
-    RETURN new_id;
-END $$;
-
--- Away with it. What it holds is released by queue_rule_release(), or within a minute by queue_rule_sweep().
-CREATE FUNCTION pepsi.queue_rule_remove(p_id bigint) RETURNS boolean
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    DELETE FROM pepsi.queue_rule WHERE id = p_id;
-    RETURN FOUND;
-END $$;
-
--- Does the rule mean this message, with all of its recipients?
-CREATE FUNCTION pepsi.queue_rule_means(r pepsi.queue_rule, p_stage text, p_mail_from text, p_rcpt_to text[], p_state jsonb) RETURNS boolean
-LANGUAGE sql STABLE AS $$
-    SELECT (r.stage IS NULL OR lower(r.stage) = lower(p_stage))
-        AND (r.sender IS NULL OR pepsi.address_means(r.sender, p_mail_from))
-        AND (r.recipient IS NULL OR NOT EXISTS (SELECT FROM unnest(p_rcpt_to) t WHERE NOT pepsi.address_means(r.recipient, t)))
-        AND (r.client IS NULL OR pepsi.address_in(p_state #>> '{origin,ip}', ARRAY[r.client]))
-$$;
-
--- One batch of what a rule does to mail that is queued already, behind id p_after. p_rule 0: the rule is p (which is not there: only to
--- count). Hold: what is pending or paused becomes held. Reroute: what waits for another try is due now, and its worker sends it the
--- other way; a rule about one stage moves what is there at once, for that stage may have no worker that could. A row of which the rule
--- means some recipients only is left to its worker, who parts them.
-CREATE FUNCTION pepsi.queue_rule_apply(p_rule bigint, p jsonb, p_dry boolean, p_after bigint, p_limit integer,
-    OUT matched integer, OUT changed integer, OUT last bigint)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    r pepsi.queue_rule := pepsi.queue_rule_of(p);
-    ids bigint[];
-BEGIN
-    IF p_rule > 0 THEN
-        SELECT * INTO r FROM pepsi.queue_rule WHERE id = p_rule;
-    END IF;
-    IF r.action IS NULL THEN -- removed meanwhile
-        matched := 0; changed := 0; last := 0;
-        RETURN;
-    END IF;
-    ids := ARRAY(SELECT w.id FROM pepsi.workqueue w
-        WHERE w.id > p_after AND pepsi.workqueue_may('hold', w.status, w.state)
-          AND (r.action = 'hold' OR (lower(w.stage) <> lower(r.to_stage) AND (w.status = 'paused' OR r.stage IS NOT NULL)))
-          AND pepsi.queue_rule_means(r, w.stage, w.mail_from, w.rcpt_to, w.state)
-          AND NOT (jsonb_typeof(w.state #> '{held,released}') = 'number'
-            AND (w.state #>> '{held,released}')::numeric >= extract(epoch FROM coalesce(r.created_at, now())))
-        ORDER BY w.id LIMIT p_limit);
-    matched := cardinality(ids);
-    last := coalesce(ids[matched], 0);
-    changed := matched;
-    IF p_dry THEN
-        RETURN;
-    ELSIF r.action = 'hold' THEN
-        changed := pepsi.workqueue_hold(ids, r.id, r.reason, r.expires_at);
-        RETURN;
-    END IF;
-    UPDATE pepsi.workqueue w SET status = 'pending', timeout = NULL, stage = CASE WHEN r.stage IS NULL THEN w.stage ELSE r.to_stage END,
-        state = CASE WHEN r.stage IS NULL THEN w.state ELSE (w.state - ARRAY['attempts', 'last_error', 'delay_sent', 'dispatch_error'])
-            || jsonb_build_object('rerouted', jsonb_build_object('rule', r.id, 'from', w.stage)) END
-    WHERE w.id = ANY (ids) AND pepsi.workqueue_may('hold', w.status, w.state);
-    GET DIAGNOSTICS changed = ROW_COUNT;
-    IF changed > 0 THEN
-        PERFORM pg_notify('workqueue', '');
-    END IF;
-END $$;
-
--- Lets go what a rule holds, at most p_limit rows; returns how many. Other rules may hold them again.
-CREATE FUNCTION pepsi.queue_rule_release(p_rule bigint, p_limit integer) RETURNS integer
-LANGUAGE sql AS $$
-    SELECT pepsi.workqueue_release(ARRAY(SELECT w.id FROM pepsi.workqueue w WHERE w.status = 'paused' AND (w.state #>> '{held,rule}') IS NOT NULL
-        AND left(w.state #>> '{held,rule}', 20) = p_rule::text ORDER BY w.id LIMIT p_limit), false)
-$$;
-
--- For people: the rules of an action (NULL: all), the oldest first, and how many messages each holds.
-CREATE FUNCTION pepsi.queue_rule_list(p_action text) RETURNS jsonb
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT coalesce(jsonb_agg(jsonb_build_object('id', r.id, 'action', r.action, 'sender', CASE WHEN r.sender = '' THEN '<>' ELSE r.sender END,
-        'recipient', r.recipient, 'client', r.client, 'stage', r.stage, 'to', r.to_stage, 'reason', r.reason, 'made_by', r.made_by,
-        'created_at', pepsi.iso(r.created_at), 'expires_at', pepsi.iso(r.expires_at), 'held', (SELECT count(*) FROM pepsi.workqueue w
-            WHERE w.status = 'paused' AND (w.state #>> '{held,rule}') IS NOT NULL AND left(w.state #>> '{held,rule}', 20) = r.id::text))
-        ORDER BY r.id), '[]')
-    FROM pepsi.queue_rule r WHERE (p_action IS NULL OR r.action = p_action) AND (r.expires_at IS NULL OR r.expires_at > now())
-$$;
-
--- For workers: those in force, the newest first. Times in microseconds since 1970; 0: no end.
-CREATE FUNCTION pepsi.queue_rules() RETURNS TABLE (id bigint, action text, sender text, recipient text, client text, stage text, to_stage text,
-    reason text, created_us bigint, expires_us bigint)
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT r.id, r.action, r.sender, r.recipient, r.client, r.stage, r.to_stage, r.reason, (extract(epoch FROM r.created_at) * 1000000)::bigint,
-        coalesce((extract(epoch FROM r.expires_at) * 1000000)::bigint, 0)
-    FROM pepsi.queue_rule r WHERE r.expires_at IS NULL OR r.expires_at > now() ORDER BY r.id DESC LIMIT 1000
-$$;
-
--- Forgets rules that have expired, and lets go what a rule holds that is not there any more (a command that was cut off between removing it
--- and releasing). Returns how many rows were let go.
-CREATE FUNCTION pepsi.queue_rule_sweep(p_limit integer DEFAULT 1000) RETURNS integer
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    DELETE FROM pepsi.queue_rule WHERE expires_at < now();
-    RETURN pepsi.workqueue_release(ARRAY(SELECT w.id FROM pepsi.workqueue w
-        WHERE w.status = 'paused' AND (w.state #>> '{held,rule}') IS NOT NULL AND left(w.state #>> '{held,rule}', 20) <> '0'
-          AND NOT EXISTS (SELECT FROM pepsi.queue_rule r WHERE r.id::text = left(w.state #>> '{held,rule}', 20)) ORDER BY w.id LIMIT p_limit), false);
-END $$;
-
--- Workers read the rules when they start.
-CREATE TRIGGER queue_rule_changed_notify AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON pepsi.queue_rule
-    FOR EACH STATEMENT EXECUTE FUNCTION pepsi.config_changed_notify();
-
 -- ---------------------------------------------------------------------------------------------- caps of accounts
 
 -- What the ingress has in its books of accounts with caps; names without use for a month are forgotten on the way.
@@ -1506,3 +1344,165 @@ LANGUAGE sql STABLE AS $$
     FROM pepsi.workqueue w
     WHERE w.status IN ('failed', 'timeout') AND w.status::text = ANY (p_statuses) AND lower(w.stage) <> lower(p_stage)
 $$;
+
+-- ---------------------------------------------------------------------------------------------- held mail, rules
+
+-- pending, paused → held. p_rule 0: by hand. p_until NULL: until it is released.
+CREATE FUNCTION pepsi.workqueue_hold(p_ids bigint[], p_rule bigint, p_reason text, p_until timestamptz) RETURNS integer
+LANGUAGE plpgsql AS $$
+DECLARE n integer;
+BEGIN
+    UPDATE pepsi.workqueue SET status = 'paused', timeout = p_until, state = state || jsonb_build_object('held',
+        CASE WHEN jsonb_typeof(state -> 'held') = 'object' THEN state -> 'held' ELSE '{}' END || jsonb_strip_nulls(jsonb_build_object(
+            'rule', p_rule, 'since', extract(epoch FROM now())::bigint, 'reason', nullif(p_reason, ''))))
+    WHERE id = ANY (p_ids) AND pepsi.workqueue_may('hold', status, state);
+    GET DIAGNOSTICS n = ROW_COUNT;
+    RETURN n;
+END $$;
+
+-- held → pending; notifies. p_past: past all rules that there are now.
+CREATE FUNCTION pepsi.workqueue_release(p_ids bigint[], p_past boolean) RETURNS integer
+LANGUAGE plpgsql AS $$
+DECLARE n integer;
+BEGIN
+    UPDATE pepsi.workqueue SET status = 'pending', timeout = NULL, state = pepsi.held_over(state, p_past)
+    WHERE id = ANY (p_ids) AND pepsi.workqueue_may('release', status, state);
+    GET DIAGNOSTICS n = ROW_COUNT;
+    IF n > 0 THEN
+        PERFORM pg_notify('workqueue', '');
+    END IF;
+    RETURN n;
+END $$;
+
+-- A rule out of {"action", "sender", "recipient", "client", "stage", "to_stage", "reason", "made_by", "for": seconds}. Sender "<>": the null one.
+CREATE FUNCTION pepsi.queue_rule_of(p jsonb) RETURNS pepsi.queue_rule
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    IF p ? 'client' AND pepsi.inet_or_null(p ->> 'client') IS NULL THEN
+        RAISE EXCEPTION '"%" is no address and no network', p ->> 'client' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    RETURN jsonb_populate_record(NULL::pepsi.queue_rule, p || jsonb_build_object(
+        'sender', CASE WHEN p ->> 'sender' = '<>' THEN '' ELSE lower((p ->> 'sender') COLLATE "C") END,
+        'recipient', lower((p ->> 'recipient') COLLATE "C"),
+        'expires_at', now() + (p ->> 'for')::integer * interval '1 second'));
+END $$;
+
+-- Adds it; its id. At most 1000: workers hold each message against all of them. Those that have expired make room.
+CREATE FUNCTION pepsi.queue_rule_add(p jsonb) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    r pepsi.queue_rule := pepsi.queue_rule_of(p);
+    new_id bigint;
+BEGIN
+    LOCK TABLE pepsi.queue_rule IN SHARE ROW EXCLUSIVE MODE;
+    IF (SELECT count(*) FROM pepsi.queue_rule WHERE expires_at IS NULL OR expires_at > now()) >= 1000 THEN
+        RAISE EXCEPTION 'there are 1000 rules already' USING ERRCODE = 'program_limit_exceeded';
+    END IF;
+    INSERT INTO pepsi.queue_rule (action, sender, recipient, client, stage, to_stage, reason, made_by, expires_at)
+    VALUES (r.action, r.sender, r.recipient, r.client, r.stage, r.to_stage, coalesce(r.reason, ''), coalesce(r.made_by, ''), r.expires_at)
+    RETURNING id INTO new_id;
+    RETURN new_id;
+END $$;
+
+-- Away with it. What it holds is released by queue_rule_release(), or within a minute by queue_rule_sweep().
+CREATE FUNCTION pepsi.queue_rule_remove(p_id bigint) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    DELETE FROM pepsi.queue_rule WHERE id = p_id;
+    RETURN FOUND;
+END $$;
+
+-- Does the rule mean this message, with all of its recipients?
+CREATE FUNCTION pepsi.queue_rule_means(r pepsi.queue_rule, p_stage text, p_mail_from text, p_rcpt_to text[], p_state jsonb) RETURNS boolean
+LANGUAGE sql STABLE AS $$
+    SELECT (r.stage IS NULL OR lower(r.stage) = lower(p_stage))
+        AND (r.sender IS NULL OR pepsi.address_means(r.sender, p_mail_from))
+        AND (r.recipient IS NULL OR NOT EXISTS (SELECT FROM unnest(p_rcpt_to) t WHERE NOT pepsi.address_means(r.recipient, t)))
+        AND (r.client IS NULL OR pepsi.address_in(p_state #>> '{origin,ip}', ARRAY[r.client]))
+$$;
+
+-- One batch of what a rule does to mail that is queued already, behind id p_after. p_rule 0: the rule is p (which is not there: only to
+-- count). Hold: what is pending or paused becomes held. Reroute: what waits for another try is due now, and its worker sends it the
+-- other way; a rule about one stage moves what is there at once, for that stage may have no worker that could. A row of which the rule
+-- means some recipients only is left to its worker, who parts them.
+CREATE FUNCTION pepsi.queue_rule_apply(p_rule bigint, p jsonb, p_dry boolean, p_after bigint, p_limit integer,
+    OUT matched integer, OUT changed integer, OUT last bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    r pepsi.queue_rule := pepsi.queue_rule_of(p);
+    ids bigint[];
+BEGIN
+    IF p_rule > 0 THEN
+        SELECT * INTO r FROM pepsi.queue_rule WHERE id = p_rule;
+    END IF;
+    IF r.action IS NULL THEN -- removed meanwhile
+        matched := 0; changed := 0; last := 0;
+        RETURN;
+    END IF;
+    ids := ARRAY(SELECT w.id FROM pepsi.workqueue w
+        WHERE w.id > p_after AND pepsi.workqueue_may('hold', w.status, w.state)
+          AND (r.action = 'hold' OR (lower(w.stage) <> lower(r.to_stage) AND (w.status = 'paused' OR r.stage IS NOT NULL)))
+          AND pepsi.queue_rule_means(r, w.stage, w.mail_from, w.rcpt_to, w.state)
+          AND NOT CASE WHEN jsonb_typeof(w.state #> '{held,released}') = 'number'
+            THEN (w.state #>> '{held,released}')::numeric >= extract(epoch FROM coalesce(r.created_at, now())) ELSE false END
+        ORDER BY w.id LIMIT p_limit);
+    matched := cardinality(ids);
+    last := coalesce(ids[matched], 0);
+    changed := matched;
+    IF p_dry THEN
+        RETURN;
+    ELSIF r.action = 'hold' THEN
+        changed := pepsi.workqueue_hold(ids, r.id, r.reason, r.expires_at);
+        RETURN;
+    END IF;
+    UPDATE pepsi.workqueue w SET status = 'pending', timeout = NULL, stage = CASE WHEN r.stage IS NULL THEN w.stage ELSE r.to_stage END,
+        state = CASE WHEN r.stage IS NULL THEN w.state ELSE (w.state - ARRAY['attempts', 'last_error', 'delay_sent', 'dispatch_error'])
+            || jsonb_build_object('rerouted', jsonb_build_object('rule', r.id, 'from', w.stage)) END
+    WHERE w.id = ANY (ids) AND pepsi.workqueue_may('hold', w.status, w.state);
+    GET DIAGNOSTICS changed = ROW_COUNT;
+    IF changed > 0 THEN
+        PERFORM pg_notify('workqueue', '');
+    END IF;
+END $$;
+
+-- Lets go what a rule holds, at most p_limit rows; returns how many. Other rules may hold them again.
+CREATE FUNCTION pepsi.queue_rule_release(p_rule bigint, p_limit integer) RETURNS integer
+LANGUAGE sql AS $$
+    SELECT pepsi.workqueue_release(ARRAY(SELECT w.id FROM pepsi.workqueue w WHERE w.status = 'paused' AND (w.state #>> '{held,rule}') IS NOT NULL
+        AND left(w.state #>> '{held,rule}', 20) = p_rule::text ORDER BY w.id LIMIT p_limit), false)
+$$;
+
+-- For people: the rules of an action (NULL: all), the oldest first, and how many messages each holds.
+CREATE FUNCTION pepsi.queue_rule_list(p_action text) RETURNS jsonb
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce(jsonb_agg(jsonb_build_object('id', r.id, 'action', r.action, 'sender', CASE WHEN r.sender = '' THEN '<>' ELSE r.sender END,
+        'recipient', r.recipient, 'client', r.client, 'stage', r.stage, 'to', r.to_stage, 'reason', r.reason, 'made_by', r.made_by,
+        'created_at', pepsi.iso(r.created_at), 'expires_at', pepsi.iso(r.expires_at), 'held', (SELECT count(*) FROM pepsi.workqueue w
+            WHERE w.status = 'paused' AND (w.state #>> '{held,rule}') IS NOT NULL AND left(w.state #>> '{held,rule}', 20) = r.id::text))
+        ORDER BY r.id), '[]')
+    FROM pepsi.queue_rule r WHERE (p_action IS NULL OR r.action = p_action) AND (r.expires_at IS NULL OR r.expires_at > now())
+$$;
+
+-- For workers: those in force, the newest first. Times in microseconds since 1970; 0: no end.
+CREATE FUNCTION pepsi.queue_rules() RETURNS TABLE (id bigint, action text, sender text, recipient text, client text, stage text, to_stage text,
+    reason text, created_us bigint, expires_us bigint)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT r.id, r.action, r.sender, r.recipient, r.client, r.stage, r.to_stage, r.reason, (extract(epoch FROM r.created_at) * 1000000)::bigint,
+        coalesce((extract(epoch FROM r.expires_at) * 1000000)::bigint, 0)
+    FROM pepsi.queue_rule r WHERE r.expires_at IS NULL OR r.expires_at > now() ORDER BY r.id DESC LIMIT 1000
+$$;
+
+-- Forgets rules that have expired, and lets go what a rule holds that is not there any more (a command that was cut off between removing it
+-- and releasing). Returns how many rows were let go.
+CREATE FUNCTION pepsi.queue_rule_sweep(p_limit integer DEFAULT 1000) RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    DELETE FROM pepsi.queue_rule WHERE expires_at < now();
+    RETURN pepsi.workqueue_release(ARRAY(SELECT w.id FROM pepsi.workqueue w
+        WHERE w.status = 'paused' AND (w.state #>> '{held,rule}') IS NOT NULL AND left(w.state #>> '{held,rule}', 20) <> '0'
+          AND NOT EXISTS (SELECT FROM pepsi.queue_rule r WHERE r.id::text = left(w.state #>> '{held,rule}', 20)) ORDER BY w.id LIMIT p_limit), false);
+END $$;
+
+-- Workers read the rules when they start.
+CREATE TRIGGER queue_rule_changed_notify AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON pepsi.queue_rule
+    FOR EACH STATEMENT EXECUTE FUNCTION pepsi.config_changed_notify();

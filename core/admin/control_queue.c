@@ -155,16 +155,16 @@ static void next(struct control_peer *c)
 	f.after_id = c->after;
 	switch (c->req.cmd) {
 	case CONTROL_QUEUE_DELETE:
-		store_queue_change(db, STORE_DELETE, &f, NULL, c->req.dry_run, on_change, t);
+		store_queue_change(db, STORE_ROWS_DELETE, &f, NULL, c->req.dry_run, on_change, t);
 		break;
 	case CONTROL_QUEUE_RETRY:
-		store_queue_change(db, STORE_RETRY, &f, NULL, c->req.dry_run, on_change, t);
+		store_queue_change(db, STORE_ROWS_RETRY, &f, NULL, c->req.dry_run, on_change, t);
 		break;
 	case CONTROL_QUEUE_HOLD:
-		store_queue_change(db, STORE_HOLD, &f, c->req.reason, c->req.dry_run, on_change, t);
+		store_queue_change(db, STORE_ROWS_HOLD, &f, c->req.reason, c->req.dry_run, on_change, t);
 		break;
 	case CONTROL_QUEUE_RELEASE:
-		store_queue_change(db, STORE_RELEASE, &f, NULL, c->req.dry_run, on_change, t);
+		store_queue_change(db, STORE_ROWS_RELEASE, &f, NULL, c->req.dry_run, on_change, t);
 		break;
 	case CONTROL_RULE_ADD:
 		next_of_rule(c, t);
@@ -176,7 +176,7 @@ static void next(struct control_peer *c)
 			store_rule_remove(db, c->req.ids[0], on_removed, t);
 		break;
 	default:
-		store_queue_change(db, STORE_SET_STAGE, &f, c->req.to, c->req.dry_run, on_change, t);
+		store_queue_change(db, STORE_ROWS_SET_STAGE, &f, c->req.to, c->req.dry_run, on_change, t);
 	}
 }
 

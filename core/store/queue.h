@@ -135,14 +135,14 @@ void store_queue_cat(struct store_conn *c, int64_t id, int64_t offset, int32_t l
 /* One batch of an operator's command: one transaction over f->limit rows at most. None touches a running row. Deleted ones count as
  * discarded; retry (of paused, failed and timeout rows that are not held) and set-stage forget the record of crashes; held rows leave
  * by release alone, which lets them past the rules there are. Whatever makes rows pending notifies `workqueue`. */
-enum store_change { STORE_DELETE, STORE_RETRY, STORE_SET_STAGE, STORE_HOLD, STORE_RELEASE };
+enum store_change { STORE_ROWS_DELETE, STORE_ROWS_RETRY, STORE_ROWS_SET_STAGE, STORE_ROWS_HOLD, STORE_ROWS_RELEASE };
 struct store_changed {
 	unsigned matched; /* rows that the filter found; fewer than the limit: there are no more */
 	unsigned changed; /* of these: changed; when only asked, those that would be */
 	int64_t last_id;  /* to go on behind */
 };
 typedef void (*store_change_fn)(void *arg, enum store_rc rc, const struct store_changed *n, const char *err);
-/* to: the stage of STORE_SET_STAGE, the reason of STORE_HOLD. dry: change nothing. */
+/* to: the stage of STORE_ROWS_SET_STAGE, the reason of STORE_ROWS_HOLD. dry: change nothing. */
 void store_queue_change(struct store_conn *c, enum store_change what, const struct store_filter *f, const char *to, bool dry,
     store_change_fn fn, void *arg);
 

@@ -53,7 +53,8 @@ static void set_json(struct pepsi_msg *msg, const char *outcome, const char *to,
 	struct buf b = BUF_INIT(WIRE_LINE_MAX - 8);
 	for (size_t i = 0; i < msg->n_clones + msg->n_injects && n_also < ALSO_MAX; i++) {
 		const char *s = i < msg->n_clones ? msg->clones[i].stage : msg->injects[i - msg->n_clones].stage;
-		bool dup = to && !strcmp(s, to);
+		bool waits = i < msg->n_clones && msg->clones[i].status == PEPSI_CLONE_RETRY; /* "also" makes the dispatcher look when it is due */
+		bool dup = to && !waits && !strcmp(s, to);
 		for (size_t k = 0; k < n_also && !dup; k++)
 			dup = !strcmp(also[k], s);
 		if (!dup)
@@ -255,11 +256,12 @@ static int build_move(struct pepsi_msg *msg, struct plan *p)
 
 static int build_pause(struct pepsi_msg *msg, struct plan *p)
 {
-	if (pass_tell_late(msg))
+	if (!msg->end_held && pass_tell_late(msg))
 		return -1;
 	const uint32_t *keep = msg->end_keep;
 	size_t n_keep = msg->end_n_keep;
-	msg->end_secs = pass_pause_cap(msg, msg->end_secs);
+	if (!msg->end_held)
+		msg->end_secs = pass_pause_cap(msg, msg->end_secs);
 	if (!keep && msg->n_gone && !(keep = pass_left(msg, &n_keep)))
 		return -1;
 	bool simple = !keep && !msg->n_clones;
@@ -277,7 +279,7 @@ static int build_pause(struct pepsi_msg *msg, struct plan *p)
 	if (state_for(msg, p, op))
 		return -1;
 	set_json(msg, "pause", NULL, NULL);
-	set_event(msg, "paused", LOG_LV_INFO, keep ? n_keep : msg->n_rcpts0, pass_reason(msg));
+	set_event(msg, msg->end_held ? "held" : "paused", msg->end_held ? LOG_LV_DEBUG : LOG_LV_INFO, keep ? n_keep : msg->n_rcpts0, pass_reason(msg));
 	return 0;
 }
 

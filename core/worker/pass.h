@@ -24,6 +24,7 @@
 #include "store/worker.h"
 
 struct json_object;
+struct steer_list; /* steer.h */
 struct net_dns_group;
 
 enum {
@@ -46,6 +47,7 @@ struct worker_env {
 	int64_t lifetime_s;   /* MAX_LIFETIME */
 	int64_t runtime_ms;   /* MAX_RUNTIME */
 	bool success_dsn;     /* ORIGINATE_SUCCESS_DSN */
+	const struct steer_list *steer; /* rules of an operator that can matter here; NULL: none */
 	bool any_stage;       /* no configuration to hold stage names against */
 	int (*more)(void *arg); /* are there further messages? NULL: no */
 	void *more_arg;
@@ -112,6 +114,7 @@ struct pepsi_msg {
 	enum pass_end_kind end;
 	const char *end_stage;
 	uint32_t end_secs;
+	bool end_held;                  /* END_PAUSE by a rule of an operator: no deadline shortens it */
 	const uint32_t *end_keep;       /* pause_with; NULL: all that are not gone */
 	size_t end_n_keep;
 

@@ -148,7 +148,7 @@ static uint64_t attempts_before(const struct pepsi_host *host, struct pepsi_msg 
 	return n;
 }
 
-/* When waiting begins: a hold that the sender asked for is none. */
+/* When waiting begins: a hold that the sender asked for is none, nor is one of an operator. */
 static int64_t began(const struct pepsi_host *host, struct pepsi_msg *msg)
 {
 	int64_t at = host->received_at(msg);
@@ -157,6 +157,9 @@ static int64_t began(const struct pepsi_host *host, struct pepsi_msg *msg)
 	if (s.n && memmem(s.p, s.n, "\"hold\"", 6) && host->state_get(msg, "hold.until", &until) == PEPSI_OK &&
 	    !str_u64(str_n(until.p, until.n), INT32_MAX * UINT64_C(100), &n) && (int64_t)n * 1000000 > at)
 		at = (int64_t)n * 1000000;
+	if (s.n && memmem(s.p, s.n, "\"held\"", 6) && host->state_get(msg, "held.s", &until) == PEPSI_OK &&
+	    !str_u64(str_n(until.p, until.n), INT32_MAX * UINT64_C(100), &n))
+		at += (int64_t)n * 1000000;
 	return at;
 }
 

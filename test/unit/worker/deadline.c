@@ -67,6 +67,11 @@ static void life(void **st)
 	snprintf(text, sizeof text, "{\"hold\":{\"until\":2000}}");
 	with_state(&f, text);
 	assert_true(pass_life_began(&f.msg) == 2000 * US_PER_S);
+	/* while an operator held it, its time stood still */
+	with_state(&f, "{\"hold\":{\"until\":2000},\"held\":{\"s\":500}}");
+	assert_true(pass_life_began(&f.msg) == 2500 * US_PER_S);
+	with_state(&f, "{\"held\":{\"s\":\"500\"}}");
+	assert_true(pass_life_began(&f.msg) == 1000 * US_PER_S);
 	fixture_done(&f);
 }
 
