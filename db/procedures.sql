@@ -408,7 +408,8 @@ LANGUAGE sql STABLE PARALLEL SAFE AS $$
         's', CASE WHEN jsonb_typeof(p_state #> '{held,s}') = 'number' THEN least((p_state #>> '{held,s}')::numeric, 1e10)::bigint ELSE 0 END
            + CASE WHEN jsonb_typeof(p_state #> '{held,since}') = 'number' THEN greatest(0, least(1e10,
                 extract(epoch FROM now()) - (p_state #>> '{held,since}')::numeric))::bigint ELSE 0 END,
-        'released', CASE WHEN p_released THEN to_jsonb(extract(epoch FROM now())::bigint) ELSE p_state #> '{held,released}' END))) END
+        'released', CASE WHEN p_released THEN (extract(epoch FROM now()) * 1000000)::bigint
+            WHEN jsonb_typeof(p_state #> '{held,released}') = 'number' THEN least((p_state #>> '{held,released}')::numeric, 9e18)::bigint END))) END
 $$;
 
 -- Recipients by index (from 0), in the order of the indices.
@@ -1345,6 +1346,70 @@ LANGUAGE sql STABLE AS $$
     WHERE w.status IN ('failed', 'timeout') AND w.status::text = ANY (p_statuses) AND lower(w.stage) <> lower(p_stage)
 $$;
 
+-- ---------------------------------------------------------------------------------------------- the end of a lifetime
+
+-- When a message's lifetime begins: its arrival, or the end of the hold its sender asked for; while an operator holds it, it stands still.
+CREATE FUNCTION pepsi.life_began(p_state jsonb, p_received_at timestamptz) RETURNS timestamptz
+LANGUAGE sql STABLE AS $$
+    SELECT greatest(p_received_at, CASE WHEN jsonb_typeof(p_state #> '{hold,until}') = 'number'
+            AND (p_state #>> '{hold,until}')::numeric BETWEEN 0 AND 253402300799 THEN to_timestamp((p_state #>> '{hold,until}')::double precision) END)
+        + CASE WHEN jsonb_typeof(p_state #> '{held,s}') = 'number' AND (p_state #>> '{held,s}')::numeric BETWEEN 0 AND 1e10
+            THEN (p_state #>> '{held,s}')::double precision * interval '1 second' ELSE interval '0' END
+$$;
+
+-- MAX_LIFETIME where no worker would ever see that it is over. A worker that has a message ends it itself, at the attempt that fails; so
+-- does one whose time to try again comes. What is left, at stages p_stage with lifetimes p_life_s and bounce stages p_bounce ('': none):
+--   * paused without a time (nobody knows when it is resumed), and not held by an operator;
+--   * pending at a stage that has no worker (p_down), or that is not configured any more (p_default_s counts, and no bounce stage);
+--   * paused until a time behind its end (of those that wait longest, p_limit at most): is due now, for one attempt more.
+-- The first two go to the bounce stage; without one, or from there, they become failed. At most p_limit rows each time; those that ended
+-- are returned. What only waits in a long queue is not ended by its age: it has an attempt before it.
+CREATE FUNCTION pepsi.workqueue_expire(p_stage text[], p_life_s bigint[], p_bounce text[], p_down boolean[], p_default_s bigint, p_limit integer)
+RETURNS TABLE (id bigint, stage text, went_to text, error text)
+LANGUAGE plpgsql SET enable_seqscan = off AS $$
+#variable_conflict use_column
+DECLARE
+    at text := '';
+    k integer;
+    over bigint[];
+BEGIN
+    over := ARRAY(SELECT w.id FROM pepsi.workqueue w LEFT JOIN unnest(p_stage, p_life_s) c(name, life) ON lower(c.name) = lower(w.stage)
+        WHERE w.status = 'paused' AND w.timeout IS NULL AND NOT pepsi.is_held(w.status, w.state)
+          AND pepsi.life_began(w.state, w.received_at) + coalesce(c.life, p_default_s) * interval '1 second' < now()
+        LIMIT p_limit);
+    LOOP -- from one stage with pending rows to the next
+        SELECT w.stage INTO at FROM pepsi.workqueue w WHERE w.status = 'pending' AND w.stage > at ORDER BY w.stage LIMIT 1;
+        EXIT WHEN NOT FOUND OR cardinality(over) >= p_limit;
+        k := (SELECT u.o FROM unnest(p_stage) WITH ORDINALITY u(name, o) WHERE lower(u.name) = lower(at) LIMIT 1);
+        CONTINUE WHEN k IS NOT NULL AND NOT p_down[k];
+        over := over || ARRAY(SELECT o.id FROM (SELECT w.id, w.state, w.received_at FROM pepsi.workqueue w WHERE w.status = 'pending' AND w.stage = at
+              AND w.received_at < now() - coalesce(p_life_s[k], p_default_s) * interval '1 second' ORDER BY w.received_at LIMIT p_limit) o
+            WHERE pepsi.life_began(o.state, o.received_at) + coalesce(p_life_s[k], p_default_s) * interval '1 second' < now());
+    END LOOP;
+    FOR id, stage, went_to, error IN
+        UPDATE pepsi.workqueue w SET stage = coalesce(x.bounce, w.stage), timeout = NULL,
+            status = CASE WHEN x.bounce IS NULL THEN 'failed' ELSE 'pending' END::pepsi.workqueue_status,
+            state = w.state || jsonb_build_object('last_error', x.why) || CASE WHEN x.bounce IS NULL THEN '{}' ELSE jsonb_build_object('bounce',
+                jsonb_build_object('kind', 'permanent', 'diagnostic', x.why, 'enhanced_status', '4.4.7', 'phase', 'queue')) END
+        FROM (SELECT r.id, r.stage, CASE WHEN lower(c.bounce) <> lower(r.stage) THEN nullif(c.bounce, '') END AS bounce,
+                left('delivery time expired' || coalesce('; last attempt: ' || pepsi.last_error(r.state),
+                    CASE WHEN c.name IS NULL THEN ': there is no stage ' || r.stage || ' any more'
+                         WHEN r.status = 'paused' THEN ': it was paused, and nobody resumed it' ELSE ': stage ' || r.stage || ' has no worker' END), 500) AS why
+            FROM pepsi.workqueue r LEFT JOIN unnest(p_stage, p_bounce) c(name, bounce) ON lower(c.name) = lower(r.stage)
+            WHERE r.id = ANY (over) AND r.status IN ('paused', 'pending') AND NOT pepsi.is_held(r.status, r.state) ORDER BY r.id FOR UPDATE OF r SKIP LOCKED) x
+        WHERE w.id = x.id
+        RETURNING w.id, x.stage, coalesce(x.bounce, ''), x.why
+    LOOP
+        RETURN NEXT;
+    END LOOP;
+    UPDATE pepsi.workqueue w SET timeout = greatest(now(), x.ends)
+    FROM (SELECT f.id, f.timeout, pepsi.life_began(f.state, f.received_at) + coalesce(c.life, p_default_s) * interval '1 second' AS ends
+        FROM (SELECT p.id, p.stage, p.state, p.received_at, p.timeout FROM pepsi.workqueue p WHERE p.status = 'paused' AND p.timeout > now() + interval '1 minute'
+              AND NOT pepsi.is_held(p.status, p.state) ORDER BY p.timeout DESC LIMIT p_limit) f
+        LEFT JOIN unnest(p_stage, p_life_s) c(name, life) ON lower(c.name) = lower(f.stage)) x
+    WHERE w.id = x.id AND w.status = 'paused' AND x.timeout > greatest(now(), x.ends) + interval '1 minute';
+END $$;
+
 -- ---------------------------------------------------------------------------------------------- held mail, rules
 
 -- pending, paused → held. p_rule 0: by hand. p_until NULL: until it is released.
@@ -1444,7 +1509,7 @@ BEGIN
           AND (r.action = 'hold' OR (lower(w.stage) <> lower(r.to_stage) AND (w.status = 'paused' OR r.stage IS NOT NULL)))
           AND pepsi.queue_rule_means(r, w.stage, w.mail_from, w.rcpt_to, w.state)
           AND NOT CASE WHEN jsonb_typeof(w.state #> '{held,released}') = 'number'
-            THEN (w.state #>> '{held,released}')::numeric >= extract(epoch FROM coalesce(r.created_at, now())) ELSE false END
+            THEN (w.state #>> '{held,released}')::numeric >= extract(epoch FROM coalesce(r.created_at, now())) * 1000000 ELSE false END
         ORDER BY w.id LIMIT p_limit);
     matched := cardinality(ids);
     last := coalesce(ids[matched], 0);
@@ -1497,7 +1562,9 @@ $$;
 CREATE FUNCTION pepsi.queue_rule_sweep(p_limit integer DEFAULT 1000) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    DELETE FROM pepsi.queue_rule WHERE expires_at < now();
+    IF EXISTS (SELECT FROM pepsi.queue_rule WHERE expires_at < now()) THEN -- a statement without rows would notify, too
+        DELETE FROM pepsi.queue_rule WHERE expires_at < now();
+    END IF;
     RETURN pepsi.workqueue_release(ARRAY(SELECT w.id FROM pepsi.workqueue w
         WHERE w.status = 'paused' AND (w.state #>> '{held,rule}') IS NOT NULL AND left(w.state #>> '{held,rule}', 20) <> '0'
           AND NOT EXISTS (SELECT FROM pepsi.queue_rule r WHERE r.id::text = left(w.state #>> '{held,rule}', 20)) ORDER BY w.id LIMIT p_limit), false);

@@ -453,6 +453,7 @@ void flight_read(struct dispatch *d, struct worker *w)
 			break;
 		}
 		w->ready = true;
+		w->stage->down_since = 0;
 		w->start_us = clock_mono_us() - w->asked_at;
 		log_debug(NULL, "stage=%s pid=%d event=worker-ready after_us=%lld", w->stage->name, (int)w->pid, (long long)w->start_us);
 		w->stage->early_kills = 0;

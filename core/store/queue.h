@@ -85,6 +85,24 @@ void store_still_running(struct store_conn *c, const char *stage, const int64_t 
 typedef void (*store_blame_fn)(void *arg, enum store_rc rc, bool ended);
 void store_blame(struct store_conn *c, int64_t id, bool overrun, unsigned limit, const char *report_json, store_blame_fn fn, void *arg);
 
+/* What the dispatcher knows of a stage, for store_expire(). */
+struct store_expire_stage {
+	const char *stage, *bounce; /* bounce: BOUNCE_STAGE, "" or NULL: none */
+	int64_t life_s;             /* MAX_LIFETIME */
+	bool down;                  /* it has had no worker for so long that none is to be expected */
+};
+struct store_expired {
+	int64_t id;
+	struct str stage, to, error; /* where it was; the bounce stage, or "": failed; why. All live during the call back */
+};
+/* MAX_LIFETIME where no worker enforces it: rows paused without a time, rows at stages that are down or are not in the list any more
+ * (default_s counts for these); and rows that are to wait beyond their end become due there. At most `limit` rows of each kind. */
+typedef void (*store_expire_fn)(void *arg, enum store_rc rc, const struct store_expired *rows, size_t n);
+void store_expire(struct store_conn *c, const struct store_expire_stage *stages, size_t n, int64_t default_s, unsigned limit, store_expire_fn fn,
+    void *arg);
+/* Rules of an operator (below) that are over go, and what a rule holds that is gone is let go, 1000 rows at most: count. */
+void store_rule_sweep(struct store_conn *c, store_count_fn fn, void *arg);
+
 struct store_stage_delta {
 	const char *stage;
 	int64_t messages, time_us, kills, crashes;

@@ -94,6 +94,9 @@ const struct stmt stmts[STMT_N] = {
 	[STMT_RULE_APPLY] = { "rule_apply", "SELECT matched, changed, last FROM pepsi.queue_rule_apply($1::bigint, $2::text::jsonb, $3::boolean,"
 	    " $4::bigint, $5::integer)" },
 	[STMT_RULE_RELEASE] = { "rule_release", "SELECT pepsi.queue_rule_release($1::bigint, $2::integer)::bigint" },
+	[STMT_RULE_SWEEP] = { "rule_sweep", "SELECT pepsi.queue_rule_sweep(1000)" },
+	[STMT_EXPIRE] = { "expire", "SELECT id, stage, went_to, error FROM pepsi.workqueue_expire($1::text[], $2::bigint[], $3::text[], $4::boolean[],"
+	    " $5::bigint, $6::integer)" },
 	[STMT_RULE_LOAD] = { "rule_load", "SELECT id, action, sender, recipient, client, stage, to_stage, reason, created_us, expires_us"
 	    " FROM pepsi.queue_rules()" },
 	[STMT_STATS] = { "stats", "SELECT json_build_object('stages', coalesce((SELECT json_agg(json_build_object('stage', stage,"

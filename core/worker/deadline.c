@@ -50,8 +50,10 @@ int64_t pass_life_began(struct pepsi_msg *m)
 
 uint32_t pass_pause_cap(struct pepsi_msg *m, uint32_t secs)
 {
-	int64_t at, left;
+	int64_t at, left = host_lifetime_left(m);
 	char mode;
+	if (left >= 0 && left + 1 < secs) /* for one attempt more, at its end */
+		secs = (uint32_t)left + 1;
 	if (!deadline(m, &at, &mode) || (mode == 'N' && told(m)))
 		return secs;
 	left = at - clock_wall_us() / US_PER_S;

@@ -193,7 +193,7 @@ const uint32_t *pass_left(struct pepsi_msg *msg, size_t *ret_n);
 
 /* deadline.c. When the message's lifetime begins (microseconds): its arrival, or the end of its hold. */
 int64_t pass_life_began(struct pepsi_msg *msg);
-/* A pause of so many seconds, cut short at the sender's deadline while that lies ahead. */
+/* A pause of so many seconds, cut short at the end of the message's lifetime, and at the sender's deadline, while these lie ahead. */
 uint32_t pass_pause_cap(struct pepsi_msg *msg, uint32_t secs);
 /* A delivery stage is about to have a message whose sender wants it back by now: the terminal is set (BOUNCE_STAGE, or failed), and process()
  * is not to run. */

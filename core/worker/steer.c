@@ -119,7 +119,7 @@ static bool about(struct pepsi_msg *m, const struct rule *rule, int64_t now, int
 	const struct store_rule *r = &rule->r;
 	if ((r->expires_us && r->expires_us <= now) || (r->sender.p && !means(r->sender, m->mail_from0)))
 		return false;
-	if (r->hold && released > 0 && released >= r->created_us / US_PER_S)
+	if (r->hold && released > 0 && released >= r->created_us)
 		return false;
 	/* a rule that went away with its stage is none; nor is one that sends it where it is, or an older one than that which sent it here */
 	if (!r->hold && (rerouted >= r->id || str_ieq(r->to_stage, str_from(m->env->stage)) ||

@@ -162,6 +162,39 @@ def lifetime(t):
     wait_for("its delivery", lambda: "patient" in a.tokens(), 20)
 
 
+def every_state(t):
+    """MAX_LIFETIME where no attempt would notice: paused by a hand, pending at a stage without a worker, at a stage that is gone, and a module that
+    would have a message wait for ever; each is returned or failed, and said so"""
+    if not shutil.which("psql"):
+        raise pepsi.Skip("psql is not installed")
+    sink, gone = Sink(t), os.path.join(t.dir, "filter")
+    with open(gone, "w") as f:
+        f.write("#!/bin/sh\ncat >/dev/null\necho '{\"action\":\"defer\",\"seconds\":1000,\"text\":\"never\"}'\n")
+    os.chmod(gone, 0o755)
+    pipe = "[stage-%s]\nPROGRAM = pepsi-stage-pipe\nCOMMAND = %s\nMAX_LIFETIME = 5 s\nBOUNCE_STAGE = bounce\nNEXT_STAGE = home\n\n"
+    stages = route("init", [("home.test", "home"), ("pipe.test", "wait"), ("down.test", "down"), ("*", "out")])
+    stages += smarthost("out", sink.port, "MAX_LIFETIME = 5 s\n") + pipe % ("wait", gone)
+    stages += "[stage-down]\nPROGRAM = pepsi-stage-relay-to-maildir\nMAILDIR = %s/${domain}/${local}\nMAX_LIFETIME = 5 s\nBOUNCE_STAGE = bounce\n\n" % t.dir
+    home = Sink(t)
+    stages += smarthost("home", home.port) + bounce()
+    d = Pepsid(t, stages)
+    sink.script["rcpt"] = "450 4.2.0 not now"
+    d.accept("ann@home.test", ["x@far.test"], message("hand"))
+    wait_for("it to be tried", lambda: d.queue("--stage", "out"))
+    wait_for("it paused by a hand", lambda: sql(d, "UPDATE pepsi.workqueue SET timeout = NULL WHERE stage = 'out' AND status = 'paused' RETURNING id"))
+    d.accept("ann@home.test", ["x@pipe.test"], message("pipe"))
+    sql(d, "UPDATE pepsi.workqueue SET received_at = now() - interval '1 minute' WHERE stage = 'out'")
+    reports = wait_for("two reports", lambda: len(home.messages) >= 2 and [m.data.decode() for m in home.messages], 60)
+    check(any("x@far.test" in r and "4.4.7" in r for r in reports) and any("x@pipe.test" in r and "4.4.7" in r for r in reports), str(reports))
+    # a stage whose module cannot be started any more, and one that is not configured
+    sql(d, "INSERT INTO pepsi.workqueue_body VALUES (-7, 'x'); INSERT INTO pepsi.workqueue (id, body_id, stage, mail_from, rcpt_to, headers, received_at)"
+           " VALUES (-7, -7, 'nowhere', 'ann@home.test', '{x@y.test}', '', now() - interval '6 days')")
+    wait_for("it to fail", lambda: [r for r in d.queue("--status", "failed") if "there is no stage nowhere any more" in r["last_error"]], 30)
+    check(d.metrics()["pepsi_dispatch_expired_total"] >= 2, "metric")
+    with open(d.log, errors="replace") as f:
+        check("event=config-changed" not in f.read(), "workers are retired by the sweep")
+
+
 def reroute(t):
     """one domain's mail by another stage, at once: what waits and what comes, and a part of a message"""
     d, a, b = site(t)
@@ -210,4 +243,4 @@ def orphans(t):
     wait_for("it to be let go", lambda: "orphan" in a.tokens(), 100)
 
 
-pepsi.main(__file__, [filters, hold, lifetime, reroute, orphans])
+pepsi.main(__file__, [filters, hold, lifetime, every_state, reroute, orphans])

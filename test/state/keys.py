@@ -247,8 +247,8 @@ class Sources:
 
 # ------------------------------------------------------------------------------------------------------------------ SQL
 def sql_clean(text):
-    """Without comments, and without the functions of DMARC reports, whose JSON goes to and from pepsi-dmarc."""
-    text = re.sub(r"(?ms)^CREATE FUNCTION pepsi\.dmarc_.*?^(END )?\$\$;$", "", text)
+    """Without comments, and without the functions of DMARC reports and for lists of rules, whose JSON goes to and from tools."""
+    text = re.sub(r"(?ms)^CREATE FUNCTION pepsi\.(?:dmarc_|queue_rule_of|queue_rule_list).*?^(END )?\$\$;$", "", text)
     return re.sub(r"--[^\n]*", "", text)
 
 
