@@ -26,6 +26,7 @@ INSERT INTO pepsi_grant VALUES
     ('pepsi-ingress', 'f', 'greylist_sweep', 'EXECUTE'),
     ('pepsi-ingress', 'f', 'queue_rows', 'EXECUTE'),
     ('pepsi-ingress', 'f', 'dmarc_tally_put', 'EXECUTE'),
+    ('pepsi-ingress', 'f', 'dmarc_failure_put', 'EXECUTE'),
     ('pepsi-httpd', 'c', 'workqueue', 'SELECT (id, stage, status, timeout, received_at)'),
     ('pepsi-httpd', 't', 'stage_stats', 'SELECT'),
     ('pepsi-httpd', 't', 'dispatch_stats', 'SELECT'),

@@ -1021,15 +1021,17 @@ END $$;
 -- as JSON; a member that is absent does not select.
 
 -- Counts of the reactor, as parallel arrays; an empty p_data counts messages that have no row of their own. Each batch of a source once: one with a
--- p_seq that was there does nothing. At most p_max_rows rows of a period, and p_max_periods that wait; what is beyond the rows is counted as
--- overflow. Returns how many messages could be counted nowhere (too many periods, or a report that has gone out already).
+-- p_seq that was there does nothing. At most p_max_rows rows of a period, and p_max_periods that wait, of one organisation a fiftieth of these, ten at
+-- least; where all places are taken, organisations with more than half of that give up those with the fewest messages. What is beyond the rows is counted
+-- as overflow. Returns how many messages could be counted nowhere (too many periods, or a report that has gone out already), and those given up.
 CREATE FUNCTION pepsi.dmarc_tally_put(p_source text, p_seq bigint, p_max_rows integer, p_max_periods integer, p_begin timestamptz[],
-    p_end timestamptz[], p_domain text[], p_policy text[], p_data text[], p_messages bigint[]) RETURNS bigint
+    p_end timestamptz[], p_domain text[], p_org text[], p_policy text[], p_data text[], p_messages bigint[]) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     r record;
     p record;
     waiting integer;
+    max_org integer := greatest(10, p_max_periods / 50);
     lost bigint := 0;
     extra integer;
     over bigint;
@@ -1042,11 +1044,18 @@ BEGIN
     END IF;
     DELETE FROM pepsi.dmarc_source WHERE at < now() - interval '2 days';
     SELECT count(*) INTO waiting FROM (SELECT FROM pepsi.dmarc_period WHERE outcome IS NULL LIMIT p_max_periods) w;
-    FOR r IN SELECT * FROM unnest(p_begin, p_end, p_domain, p_policy, p_data, p_messages) t(begin_at, end_at, domain, policy, data, n) LOOP
+    IF waiting >= p_max_periods THEN
+        WITH crowd AS (SELECT org FROM pepsi.dmarc_period WHERE outcome IS NULL GROUP BY org HAVING count(*) > max_org / 2),
+            gone AS (DELETE FROM pepsi.dmarc_period WHERE id IN (SELECT q.id FROM pepsi.dmarc_period q JOIN crowd USING (org) WHERE q.outcome IS NULL
+                ORDER BY q.messages, q.id LIMIT 500) RETURNING messages)
+        SELECT waiting - count(*), lost + coalesce(sum(messages), 0) INTO waiting, lost FROM gone;
+    END IF;
+    FOR r IN SELECT * FROM unnest(p_begin, p_end, p_domain, p_org, p_policy, p_data, p_messages) t(begin_at, end_at, domain, org, policy, data, n) LOOP
         SELECT id, rows, outcome INTO p FROM pepsi.dmarc_period q
             WHERE q.domain = r.domain AND q.begin_at = r.begin_at AND q.policy = r.policy FOR UPDATE;
-        IF NOT FOUND AND waiting < p_max_periods THEN
-            INSERT INTO pepsi.dmarc_period (domain, begin_at, end_at, policy) VALUES (r.domain, r.begin_at, r.end_at, r.policy)
+        IF NOT FOUND AND waiting < p_max_periods
+            AND (SELECT count(*) FROM (SELECT FROM pepsi.dmarc_period q WHERE q.org = r.org AND q.outcome IS NULL LIMIT max_org) w) < max_org THEN
+            INSERT INTO pepsi.dmarc_period (domain, begin_at, end_at, policy, org) VALUES (r.domain, r.begin_at, r.end_at, r.policy, r.org)
                 RETURNING id, rows, outcome INTO p;
             waiting := waiting + 1;
         END IF;
@@ -1109,23 +1118,34 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
         SELECT * FROM pepsi.dmarc_row r WHERE r.period_id = (p ->> 'id')::bigint ORDER BY r.messages DESC, r.digest LIMIT (p ->> 'limit')::integer) w
 $$;
 
--- {"id": n, "outcome": "nowhere", "why": …}; without outcome: not now, it waits on. Says whether it still waited.
+-- {"id": n, "outcome": "nowhere", "why": …}; without outcome: not now, it waits on. With "failure": true it is a failure report's id. Says whether it
+-- still waited.
 CREATE FUNCTION pepsi.dmarc_done(p jsonb) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+    IF (p ->> 'failure')::boolean THEN
+        UPDATE pepsi.dmarc_failure SET tries = tries + 1, why = p ->> 'why', outcome = p ->> 'outcome',
+            headers = CASE WHEN p ->> 'outcome' IS NULL THEN headers END WHERE id = (p ->> 'id')::bigint AND outcome IS NULL;
+        RETURN to_jsonb(FOUND);
+    END IF;
     UPDATE pepsi.dmarc_period SET tries = tries + 1, why = p ->> 'why', outcome = p ->> 'outcome' WHERE id = (p ->> 'id')::bigint AND outcome IS NULL;
     RETURN to_jsonb(FOUND);
 END $$;
 
--- The report of a period, as messages (one for each recipient, with headers of its own): all of them into the queue and the period marked, or nothing:
--- null when another run was faster.
+-- The report of a period (or, p_failure, of one message that failed), as messages (one for each recipient, with headers of its own): all of them into the
+-- queue and the period marked, or nothing: null when another run was faster.
 CREATE FUNCTION pepsi.dmarc_enqueue(p_id bigint, p_report_id text, p_stage text, p_mail_from text, p_rcpts text[], p_headers bytea[], p_body bytea,
-    p_state jsonb) RETURNS bigint[]
+    p_state jsonb, p_failure boolean) RETURNS bigint[]
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE ids bigint[] := '{}';
 BEGIN
-    UPDATE pepsi.dmarc_period SET outcome = 'sent', tries = tries + 1, why = NULL, report_id = p_report_id, sent_at = now(), destinations = p_rcpts
-        WHERE id = p_id AND outcome IS NULL;
+    IF p_failure THEN
+        UPDATE pepsi.dmarc_failure SET outcome = 'sent', tries = tries + 1, why = NULL, report_id = p_report_id, sent_at = now(), destinations = p_rcpts,
+            headers = NULL WHERE id = p_id AND outcome IS NULL;
+    ELSE
+        UPDATE pepsi.dmarc_period SET outcome = 'sent', tries = tries + 1, why = NULL, report_id = p_report_id, sent_at = now(), destinations = p_rcpts
+            WHERE id = p_id AND outcome IS NULL;
+    END IF;
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
@@ -1142,6 +1162,9 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE a text;
 BEGIN
     SELECT lower(destinations[p_nth]) INTO a FROM pepsi.dmarc_period WHERE report_id = p_report_id;
+    IF NOT FOUND THEN
+        SELECT lower(destinations[p_nth]) INTO a FROM pepsi.dmarc_failure WHERE report_id = p_report_id;
+    END IF;
     IF a IS NOT NULL AND p_days > 0 THEN
         INSERT INTO pepsi.dmarc_muted VALUES (a, now(), now() + make_interval(days => p_days), p_why)
             ON CONFLICT (address) DO UPDATE SET until_at = excluded.until_at, why = excluded.why;
@@ -1169,8 +1192,94 @@ BEGIN
     UPDATE pepsi.dmarc_period SET outcome = 'expired' WHERE outcome IS NULL AND end_at < now() - make_interval(secs => (p ->> 'expire')::integer);
     GET DIAGNOSTICS expired = ROW_COUNT;
     DELETE FROM pepsi.dmarc_muted WHERE until_at <= now();
+    DELETE FROM pepsi.dmarc_failure WHERE at < now() - make_interval(secs => (p ->> 'keep')::integer);
+    UPDATE pepsi.dmarc_failure SET outcome = 'expired', headers = NULL
+        WHERE outcome IS NULL AND at < now() - make_interval(secs => (p ->> 'expire')::integer);
     RETURN jsonb_build_object('gone', gone, 'expired', expired);
 END $$;
+
+-- Messages that failed, for failure reports, as parallel arrays; each batch of a source once. Of an organisation at most p_most_org within a day, of all
+-- p_most. Returns how many found no place.
+CREATE FUNCTION pepsi.dmarc_failure_put(p_source text, p_seq bigint, p_most_org integer, p_most integer, p_at timestamptz[], p_domain text[], p_org text[],
+    p_data text[], p_headers bytea[]) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    r record;
+    today integer;
+    lost bigint := 0;
+BEGIN
+    INSERT INTO pepsi.dmarc_source AS o VALUES (p_source, p_seq, now())
+        ON CONFLICT (source) DO UPDATE SET seq = excluded.seq, at = excluded.at WHERE o.seq < excluded.seq;
+    IF NOT FOUND THEN
+        RETURN 0;
+    END IF;
+    SELECT count(*) INTO today FROM (SELECT FROM pepsi.dmarc_failure WHERE at > now() - interval '1 day' LIMIT p_most) w;
+    FOR r IN SELECT * FROM unnest(p_at, p_domain, p_org, p_data, p_headers) t(at, domain, org, data, headers) LOOP
+        IF today >= p_most OR (SELECT count(*) FROM (SELECT FROM pepsi.dmarc_failure f WHERE f.org = r.org AND f.at > now() - interval '1 day'
+            LIMIT p_most_org) w) >= p_most_org THEN
+            lost := lost + 1;
+            CONTINUE;
+        END IF;
+        INSERT INTO pepsi.dmarc_failure (domain, org, at, data, headers) VALUES (r.domain, r.org, r.at, r.data::jsonb, r.headers);
+        today := today + 1;
+    END LOOP;
+    RETURN lost;
+END $$;
+
+-- {"limit": n, "due": true}: failure reports, the latest first; with "due" those that wait, the oldest first, with the header block in base64. "domain",
+-- "day" and "id" select.
+CREATE FUNCTION pepsi.dmarc_failures(p jsonb) RETURNS jsonb
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce(jsonb_agg(jsonb_strip_nulls(jsonb_build_object('id', w.id, 'domain', w.domain, 'at', extract(epoch FROM w.at)::bigint, 'data', w.data,
+        'headers', CASE WHEN (p ->> 'due')::boolean THEN translate(encode(w.headers, 'base64'), E'\n', '') END, 'tries', w.tries,
+        'outcome', coalesce(w.outcome, 'waiting'), 'why', w.why, 'report_id', w.report_id, 'sent', extract(epoch FROM w.sent_at)::bigint,
+        'destinations', to_jsonb(w.destinations))) ORDER BY w.nth), '[]') FROM (
+        SELECT *, row_number() OVER () AS nth FROM (SELECT * FROM pepsi.dmarc_failure f WHERE ((p ->> 'due') IS NULL OR f.outcome IS NULL)
+            AND (p ->> 'domain' IS NULL OR f.domain = lower(p ->> 'domain')) AND (p ->> 'id' IS NULL OR f.id = (p ->> 'id')::bigint)
+            AND (p ->> 'day' IS NULL OR (f.at AT TIME ZONE 'UTC')::date = (p ->> 'day')::date)
+        ORDER BY CASE WHEN p ->> 'due' IS NULL THEN -extract(epoch FROM f.at) ELSE extract(epoch FROM f.at) END, f.id LIMIT (p ->> 'limit')::integer) x) w
+$$;
+
+-- A failure report that came: {"domain", "arrival"?, "mail_domain", "verified", "source_ip"?, "failure", "result", "incidents", "detail": {…}, "keep":
+-- seconds, "most": n}. "stored", "duplicate", or "full": so many came within a day, or a tenth of them from this one sender.
+CREATE FUNCTION pepsi.dmarc_failure_received_add(p jsonb) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE d bytea := substring(sha256(convert_to((p - '{keep,most,verified}'::text[])::text, 'UTF8')) FOR 16);
+BEGIN
+    DELETE FROM pepsi.dmarc_failure_received WHERE received_at < now() - make_interval(secs => (p ->> 'keep')::integer);
+    IF EXISTS (SELECT FROM pepsi.dmarc_failure_received WHERE digest = d) THEN
+        RETURN 'duplicate';
+    END IF;
+    IF (SELECT count(*) >= (p ->> 'most')::integer OR count(*) FILTER (WHERE mail_domain IS NOT DISTINCT FROM nullif(p ->> 'mail_domain', ''))
+            >= greatest(10, (p ->> 'most')::integer / 10)
+        FROM (SELECT mail_domain FROM pepsi.dmarc_failure_received WHERE received_at > now() - interval '1 day' LIMIT (p ->> 'most')::integer) w) THEN
+        RETURN 'full';
+    END IF;
+    INSERT INTO pepsi.dmarc_failure_received (digest, domain, arrival_at, mail_domain, verified, source_ip, failure, result, incidents, detail)
+    VALUES (d, p ->> 'domain', to_timestamp((p ->> 'arrival')::bigint), nullif(p ->> 'mail_domain', ''), (p ->> 'verified')::boolean,
+        (p ->> 'source_ip')::inet, p ->> 'failure', p ->> 'result', (p ->> 'incidents')::bigint, p -> 'detail')
+    ON CONFLICT DO NOTHING;
+    RETURN CASE WHEN FOUND THEN 'stored' ELSE 'duplicate' END;
+END $$;
+
+-- {"domain": d, "since": "2026-11-01", "limit": n}: by domain and kind of failure; by source; the reports.
+CREATE FUNCTION pepsi.dmarc_failure_summary(p jsonb) RETURNS jsonb
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    WITH r AS (SELECT * FROM pepsi.dmarc_failure_received d WHERE (p ->> 'domain' IS NULL OR d.domain = lower(p ->> 'domain'))
+            AND (p ->> 'since' IS NULL OR d.received_at >= (p ->> 'since')::date::timestamp AT TIME ZONE 'UTC'))
+    SELECT jsonb_build_object(
+        'domains', (SELECT coalesce(jsonb_agg(to_jsonb(d) ORDER BY d.incidents DESC, d.domain, d.failure), '[]') FROM (
+            SELECT domain, failure, count(*) AS reports, sum(incidents)::bigint AS incidents, count(DISTINCT source_ip) AS sources,
+                coalesce(sum(incidents) FILTER (WHERE result IN ('reject', 'policy')), 0)::bigint AS rejected,
+                extract(epoch FROM min(received_at))::bigint AS "begin", extract(epoch FROM max(received_at))::bigint AS "end"
+            FROM r GROUP BY domain, failure ORDER BY incidents DESC, domain, failure LIMIT (p ->> 'limit')::integer) d),
+        'sources', (SELECT coalesce(jsonb_agg(to_jsonb(s) ORDER BY s.incidents DESC, s.domain, s.ip), '[]') FROM (
+            SELECT domain, host(source_ip) AS ip, sum(incidents)::bigint AS incidents, count(*) AS reports, extract(epoch FROM max(received_at))::bigint AS latest
+            FROM r WHERE source_ip IS NOT NULL GROUP BY domain, source_ip ORDER BY incidents DESC, domain, ip LIMIT (p ->> 'limit')::integer) s),
+        'reports', (SELECT coalesce(jsonb_agg(to_jsonb(q) ORDER BY q.id DESC), '[]') FROM (
+            SELECT id, domain, extract(epoch FROM received_at)::bigint AS received, extract(epoch FROM arrival_at)::bigint AS arrival, mail_domain, verified,
+                host(source_ip) AS ip, failure, result, incidents, detail FROM r ORDER BY id DESC LIMIT (p ->> 'limit')::integer) q))
+$$;
 
 -- A report that came: {"domain", "org", "report_id", "begin", "end", "mail_domain", "verified", "policy": {…}, "info": {…}, "rows": [{"ip",
 -- "messages", "disposition", "dkim", "spf", "header_from", "detail": {…}}], "keep": seconds, "most": n}. "stored"; "duplicate": this domain has one with
@@ -1573,3 +1682,163 @@ END $$;
 -- Workers read the rules when they start.
 CREATE TRIGGER queue_rule_changed_notify AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON pepsi.queue_rule
     FOR EACH STATEMENT EXECUTE FUNCTION pepsi.config_changed_notify();
+
+-- ---------------------------------------------------------------------------------------------- other domains and their hosts
+-- All run with the owner's rights: nobody has a privilege on the tables. Times are seconds since 1970, null for none.
+
+CREATE FUNCTION pepsi.delivery_time(p_seconds bigint) RETURNS timestamptz
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$ SELECT to_timestamp(nullif(p_seconds, 0)) $$;
+
+CREATE FUNCTION pepsi.delivery_seconds(p_time timestamptz) RETURNS bigint
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$ SELECT coalesce(extract(epoch FROM p_time)::bigint, 0) $$;
+
+-- What is known of a domain's policy; no row: nothing. p_used: for mail, which is noted about once an hour. Times without value are 0.
+CREATE FUNCTION pepsi.sts_policy_get(p_domain text, p_used boolean, OUT id text, OUT body text, OUT fetched bigint, OUT failed bigint, OUT failures integer, OUT result text,
+    OUT why text) RETURNS SETOF record
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    UPDATE pepsi.sts_policy s SET used_at = now() WHERE p_used AND s.domain = p_domain AND s.used_at < now() - interval '1 hour';
+    RETURN QUERY SELECT s.id, s.body, pepsi.delivery_seconds(s.fetched_at), pepsi.delivery_seconds(s.failed_at), s.failures, s.result, s.why
+        FROM pepsi.sts_policy s WHERE s.domain = p_domain;
+END $$;
+
+-- A policy was fetched: it stands for the one before, and failures are over. p_due: when to fetch it again.
+CREATE FUNCTION pepsi.sts_policy_put(p_domain text, p_id text, p_mode text, p_body text, p_fetched bigint, p_expires bigint, p_due bigint) RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    INSERT INTO pepsi.sts_policy AS s (domain, id, mode, body, fetched_at, expires_at, due_at)
+    VALUES (p_domain, p_id, p_mode, p_body, to_timestamp(p_fetched), to_timestamp(p_expires), to_timestamp(p_due))
+    ON CONFLICT (domain) DO UPDATE SET id = excluded.id, mode = excluded.mode, body = excluded.body, fetched_at = excluded.fetched_at,
+        expires_at = excluded.expires_at, due_at = excluded.due_at, failed_at = NULL, failures = 0, result = NULL, why = NULL
+    WHERE s.fetched_at IS NULL OR s.fetched_at <= excluded.fetched_at
+$$;
+
+-- A fetch failed. One that another worker has just told (p_before: the failures the caller knew of) does not count twice.
+CREATE FUNCTION pepsi.sts_policy_failed(p_domain text, p_result text, p_why text, p_at bigint, p_due bigint, p_before integer) RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    INSERT INTO pepsi.sts_policy AS s (domain, failed_at, due_at, failures, result, why)
+    VALUES (p_domain, to_timestamp(p_at), to_timestamp(p_due), 1, p_result, p_why)
+    ON CONFLICT (domain) DO UPDATE SET failed_at = excluded.failed_at, due_at = excluded.due_at, failures = greatest(s.failures, p_before + 1),
+        result = excluded.result, why = excluded.why
+    WHERE s.fetched_at IS NULL OR s.fetched_at < excluded.failed_at
+$$;
+
+-- What is known is over. Says whether there was something.
+CREATE FUNCTION pepsi.sts_policy_forget(p_domain text) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    DELETE FROM pepsi.sts_policy WHERE domain = p_domain;
+    RETURN FOUND;
+END $$;
+
+-- Domains whose policy should be fetched again before it ends (RFC 8461 §10.2), and that mail went to within p_used seconds; each is given to one
+-- caller, and again after ten minutes if nothing came of it. What nobody used for so long, and holds no longer, goes.
+CREATE FUNCTION pepsi.sts_policy_due(p_limit integer, p_used bigint) RETURNS SETOF text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    DELETE FROM pepsi.sts_policy s WHERE s.domain = ANY (ARRAY(SELECT d.domain FROM pepsi.sts_policy d WHERE d.used_at < now() - make_interval(secs => p_used)
+        AND coalesce(d.expires_at, d.failed_at + interval '1 day') < now() LIMIT 1000 FOR UPDATE SKIP LOCKED));
+    RETURN QUERY UPDATE pepsi.sts_policy s SET due_at = now() + interval '10 minutes' WHERE s.domain = ANY (ARRAY(
+        SELECT d.domain FROM pepsi.sts_policy d WHERE d.id IS NOT NULL AND d.due_at <= now() AND d.expires_at > now()
+            AND d.used_at >= now() - make_interval(secs => p_used) ORDER BY d.due_at LIMIT p_limit FOR UPDATE SKIP LOCKED)) RETURNING s.domain;
+END $$;
+
+-- {"domain": d, "limit": n}: for people, those with failures first.
+CREATE FUNCTION pepsi.sts_policy_list(p jsonb) RETURNS jsonb
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce(jsonb_agg(jsonb_strip_nulls(jsonb_build_object('domain', w.domain, 'mode', w.mode, 'id', w.id, 'fetched', extract(epoch FROM w.fetched_at)::bigint,
+        'expires', extract(epoch FROM w.expires_at)::bigint, 'holds', w.expires_at > now(), 'due', extract(epoch FROM w.due_at)::bigint,
+        'failed', extract(epoch FROM w.failed_at)::bigint, 'failures', w.failures, 'result', w.result, 'why', w.why,
+        'used', extract(epoch FROM w.used_at)::bigint, 'policy', CASE WHEN p ->> 'domain' IS NOT NULL THEN w.body END,
+        'best', d.best, 'best_at', extract(epoch FROM d.best_at)::bigint, 'last', d.last, 'last_at', extract(epoch FROM d.last_at)::bigint,
+        'weaker', d.told IS NOT NULL)) ORDER BY w.failures > 0 DESC, w.domain), '[]')
+    FROM (SELECT * FROM pepsi.sts_policy s WHERE p ->> 'domain' IS NULL OR s.domain = p ->> 'domain'
+        ORDER BY s.failures > 0 DESC, s.domain LIMIT (p ->> 'limit')::integer) w LEFT JOIN pepsi.destination_security d ON d.domain = w.domain
+$$;
+
+-- What is known of addresses: those that changed last, p_limit at most.
+CREATE FUNCTION pepsi.dns_address_load(p_limit integer, OUT address text, OUT host text, OUT expires bigint, OUT ok bigint, OUT failed bigint, OUT failures integer,
+    OUT until bigint, OUT why text) RETURNS SETOF record
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT host(a.address), a.host, pepsi.delivery_seconds(a.expires_at), pepsi.delivery_seconds(a.ok_at), pepsi.delivery_seconds(a.failed_at), a.failures,
+        pepsi.delivery_seconds(a.until_at), coalesce(a.why, '')
+    FROM pepsi.dns_address a WHERE a.changed_at > now() - interval '7 days' ORDER BY a.changed_at DESC LIMIT p_limit
+$$;
+
+-- What workers learned, as parallel arrays, an address once. Of two that know different things the later event counts. What was not touched for
+-- thirty days goes on the way.
+CREATE FUNCTION pepsi.dns_address_put(p_address text[], p_host text[], p_expires bigint[], p_ok bigint[], p_failed bigint[], p_failures integer[],
+    p_until bigint[], p_why text[]) RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    DELETE FROM pepsi.dns_address WHERE address = ANY (ARRAY(SELECT address FROM pepsi.dns_address WHERE changed_at < now() - interval '30 days' LIMIT 1000
+        FOR UPDATE SKIP LOCKED));
+    INSERT INTO pepsi.dns_address AS o (address, host, expires_at, ok_at, failed_at, failures, until_at, why, changed_at)
+    SELECT address::inet, host, pepsi.delivery_time(expires), pepsi.delivery_time(ok), pepsi.delivery_time(failed), failures, pepsi.delivery_time(until),
+        nullif(why, ''), now()
+    FROM unnest(p_address, p_host, p_expires, p_ok, p_failed, p_failures, p_until, p_why) t(address, host, expires, ok, failed, failures, until, why)
+    ORDER BY address::inet
+    ON CONFLICT (address) DO UPDATE SET host = excluded.host, expires_at = excluded.expires_at, ok_at = greatest(o.ok_at, excluded.ok_at),
+        failed_at = greatest(o.failed_at, excluded.failed_at), failures = excluded.failures, until_at = excluded.until_at, why = coalesce(excluded.why, o.why),
+        changed_at = now()
+    WHERE greatest(excluded.ok_at, excluded.failed_at) >= coalesce(greatest(o.ok_at, o.failed_at), '-infinity')
+$$;
+
+-- {"limit": n, "host": h}: for people, those that fail first.
+CREATE FUNCTION pepsi.dns_address_list(p jsonb) RETURNS jsonb
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce(jsonb_agg(jsonb_strip_nulls(jsonb_build_object('address', host(w.address), 'host', w.host, 'expires', extract(epoch FROM w.expires_at)::bigint,
+        'ok', extract(epoch FROM w.ok_at)::bigint, 'failed', extract(epoch FROM w.failed_at)::bigint, 'failures', w.failures,
+        'until', extract(epoch FROM w.until_at)::bigint, 'why', w.why)) ORDER BY w.failures DESC, w.host, w.address), '[]')
+    FROM (SELECT * FROM pepsi.dns_address a WHERE p ->> 'host' IS NULL OR a.host = lower(p ->> 'host')
+        ORDER BY a.failures DESC, a.host, a.address LIMIT (p ->> 'limit')::integer) w
+$$;
+
+-- How a domain was protected so far; no row: not known.
+CREATE FUNCTION pepsi.destination_security_get(p_domain text, OUT best text, OUT best_at bigint, OUT last text, OUT last_at bigint, OUT told text,
+    OUT told_at bigint) RETURNS SETOF record
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT s.best, pepsi.delivery_seconds(s.best_at), s.last, pepsi.delivery_seconds(s.last_at), coalesce(s.told, 'unknown'), pepsi.delivery_seconds(s.told_at)
+    FROM pepsi.destination_security s WHERE s.domain = p_domain
+$$;
+
+-- As parallel arrays, a domain once; told is "unknown" for none. A later sight of a domain counts. What was not touched for a year goes on the way.
+CREATE FUNCTION pepsi.destination_security_put(p_domain text[], p_best text[], p_best_at bigint[], p_last text[], p_last_at bigint[], p_told text[],
+    p_told_at bigint[]) RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    DELETE FROM pepsi.destination_security WHERE domain = ANY (ARRAY(SELECT domain FROM pepsi.destination_security WHERE last_at < now() - interval '365 days'
+        LIMIT 1000 FOR UPDATE SKIP LOCKED));
+    INSERT INTO pepsi.destination_security AS o (domain, best, best_at, last, last_at, told, told_at)
+    SELECT domain, best, to_timestamp(best_at), last, to_timestamp(last_at), nullif(told, 'unknown'), CASE WHEN told <> 'unknown' THEN to_timestamp(told_at) END
+    FROM unnest(p_domain, p_best, p_best_at, p_last, p_last_at, p_told, p_told_at) t(domain, best, best_at, last, last_at, told, told_at)
+    ORDER BY domain
+    ON CONFLICT (domain) DO UPDATE SET best = excluded.best, best_at = excluded.best_at, last = excluded.last, last_at = excluded.last_at, told = excluded.told,
+        told_at = excluded.told_at
+    WHERE excluded.last_at >= o.last_at
+$$;
+
+-- {"limit": n, "domain": d, "weaker": true}: for people, those that are weaker than they were first.
+CREATE FUNCTION pepsi.destination_security_list(p jsonb) RETURNS jsonb
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce(jsonb_agg(jsonb_strip_nulls(jsonb_build_object('domain', w.domain, 'best', w.best, 'best_at', extract(epoch FROM w.best_at)::bigint, 'last', w.last,
+        'last_at', extract(epoch FROM w.last_at)::bigint, 'weaker', w.told IS NOT NULL, 'told_at', extract(epoch FROM w.told_at)::bigint))
+        ORDER BY w.told_at DESC NULLS LAST, w.domain), '[]')
+    FROM (SELECT * FROM pepsi.destination_security s WHERE (p ->> 'domain' IS NULL OR s.domain = p ->> 'domain')
+        AND (NOT coalesce((p ->> 'weaker')::boolean, false) OR s.told IS NOT NULL) ORDER BY s.told_at DESC NULLS LAST, s.domain LIMIT (p ->> 'limit')::integer) w
+$$;
+
+-- Forgets the best a domain has shown: what it shows now is right. Says whether something was known.
+CREATE FUNCTION pepsi.destination_security_forget(p_domain text) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    DELETE FROM pepsi.destination_security WHERE domain = p_domain;
+    RETURN FOUND;
+END $$;
+
+-- For status and metrics: policies that hold, of these enforced, domains whose fetch fails, domains weaker than they were, addresses that fail.
+CREATE FUNCTION pepsi.delivery_counts() RETURNS bigint[]
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT ARRAY[(SELECT count(*) FROM pepsi.sts_policy WHERE expires_at > now()),
+        (SELECT count(*) FROM pepsi.sts_policy WHERE expires_at > now() AND mode = 'enforce'),
+        (SELECT count(*) FROM pepsi.sts_policy WHERE failures > 0 AND failed_at > now() - interval '2 days'),
+        (SELECT count(*) FROM pepsi.destination_security WHERE told IS NOT NULL),
+        (SELECT count(*) FROM pepsi.dns_address WHERE failures > 0 AND until_at > now() - interval '1 hour')]
+$$;

@@ -40,6 +40,11 @@ static void write_counts(const struct store_counts *n, struct buf *out)
 	one(out, "pepsi_messages_delivered_total", "counter", "Messages that ended delivered.", n->delivered);
 	one(out, "pepsi_messages_bounced_total", "counter", "Messages that ended as a report to their sender.", n->bounced);
 	one(out, "pepsi_messages_discarded_total", "counter", "Messages that ended discarded.", n->discarded);
+	one(out, "pepsi_sts_policies", "gauge", "Policies of MTA-STS of other domains that hold.", n->sts_policies);
+	one(out, "pepsi_sts_policies_enforced", "gauge", "Of these: mode enforce.", n->sts_enforced);
+	one(out, "pepsi_sts_policies_failing", "gauge", "Domains whose policy of MTA-STS could not be fetched in the last two days.", n->sts_failing);
+	one(out, "pepsi_destinations_weaker", "gauge", "Domains that mail goes to less protected than before.", n->destinations_weaker);
+	one(out, "pepsi_addresses_failing", "gauge", "Addresses of mail exchangers that could not be reached lately.", n->addresses_failing);
 }
 
 void admin_metrics_write(struct admin *a, const struct store_counts *counts, struct buf *out)

@@ -56,6 +56,20 @@ void admin_status_write(struct admin *a, const struct store_counts *counts, stru
 		buf_addc(out, ',');
 		number(out, ended[i].name, counts, ended[i].v);
 	}
+	const struct {
+		const char *name;
+		int64_t v;
+	} known[] = {
+		{ "sts_policies", n->sts_policies }, { "sts_enforced", n->sts_enforced }, { "sts_failing", n->sts_failing },
+		{ "weaker", n->destinations_weaker }, { "addresses_failing", n->addresses_failing },
+	};
+	buf_addz(out, ",\"destinations\":{");
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+		if (i)
+			buf_addc(out, ',');
+		number(out, known[i].name, counts, known[i].v);
+	}
+	buf_addc(out, '}');
 	buf_addc(out, ',');
 	size_t before = out->n;
 	if (a->source.status)

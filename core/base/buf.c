@@ -26,9 +26,15 @@ char *buf_room(struct buf *b, size_t n)
 	return b->p + b->n;
 }
 
+/* As buf_room(); what fits into what is there, which is most, without a call. */
+static inline char *room(struct buf *b, size_t n)
+{
+	return !b->failed && b->cap > b->n && n < b->cap - b->n && n <= b->max - b->n ? b->p + b->n : buf_room(b, n);
+}
+
 int buf_add(struct buf *b, const void *p, size_t n)
 {
-	char *at = buf_room(b, n);
+	char *at = room(b, n);
 	if (!at)
 		return -1;
 	if (n)
@@ -50,21 +56,37 @@ int buf_addz(struct buf *b, const char *z)
 
 int buf_addc(struct buf *b, char c)
 {
-	return buf_add(b, &c, 1);
+	char *at = room(b, 1);
+	if (!at)
+		return -1;
+	at[0] = c;
+	at[1] = 0;
+	b->n++;
+	return 0;
 }
 
 int buf_vaddf(struct buf *b, const char *fmt, va_list ap)
 {
 	va_list again;
 	va_copy(again, ap);
-	int n = vsnprintf(NULL, 0, fmt, ap);
-	char *at = n < 0 ? NULL : buf_room(b, (size_t)n);
-	if (n < 0)
+	/* into what room there is; a second time only where that was too little */
+	size_t there = !b->failed && b->cap > b->n ? b->cap - b->n : 0;
+	char *at = there ? b->p + b->n : NULL;
+	int n = vsnprintf(at, there, fmt, ap);
+	if (n < 0) {
 		b->failed = true;
-	if (at) {
-		vsnprintf(at, (size_t)n + 1, fmt, again);
-		b->n += (size_t)n;
+		at = NULL;
+	} else if ((size_t)n >= there || (size_t)n > b->max - b->n) {
+		if (at)
+			*at = 0;
+		at = buf_room(b, (size_t)n);
+		if (at)
+			vsnprintf(at, (size_t)n + 1, fmt, again);
 	}
+	if (at)
+		b->n += (size_t)n;
+	else if (there)
+		b->p[b->n] = 0;
 	va_end(again);
 	return at ? 0 : -1;
 }

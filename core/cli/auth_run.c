@@ -109,9 +109,12 @@ int auth_run(struct auth_check *k)
 		verify_body(k->v, k->body.p, k->body.n);
 		verify_body_end(k->v);
 	}
-	rc = rc || ask_all(&r) || !verify_done(k->v) || write_field(k) ? -1 : 0;
-	if (!rc)
+	rc = rc || ask_all(&r) || !verify_done(k->v) ? -1 : 0;
+	if (!rc) {
 		vet_decide(t, verify_verdict(k->v), k->ip_text, &k->decision);
+		verify_applied(k->v, vet_applied(&k->decision));
+		rc = write_field(k);
+	}
 	net_dns_free(r.dns);
 	if (r.base)
 		event_base_free(r.base);

@@ -79,6 +79,23 @@ struct json_object *dmarc_db_ask(struct dmarc_db *db, enum store_dmarc_question 
 	return NULL;
 }
 
+static void on_text(void *arg, enum store_rc rc, const char *json, const char *err)
+{
+	on_json(arg, rc, str_from(json ? json : ""), err);
+}
+
+struct json_object *dmarc_db_destinations(struct dmarc_db *db, enum store_destinations_question q, struct json_object *args)
+{
+	db->done = false;
+	db->answer = NULL;
+	store_destinations_ask(db->conn, q, json_object_to_json_string_ext(args, JSON_C_TO_STRING_PLAIN), on_text, db);
+	json_object_put(args);
+	if (wait_for(db) && db->rc == STORE_OK)
+		return db->answer;
+	cli_fail("the database: %s", db->err);
+	return NULL;
+}
+
 static void on_sent(void *arg, enum store_rc rc, int64_t first, const char *err)
 {
 	struct dmarc_db *db = arg;

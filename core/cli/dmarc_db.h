@@ -3,6 +3,7 @@
 #define CLI_DMARC_DB_H
 
 #include "service.h"
+#include "store/destinations.h"
 #include "store/dmarc.h"
 
 struct dmarc_db {
@@ -23,6 +24,8 @@ int dmarc_db_open(struct dmarc_db *db, const struct config *conf);
 void dmarc_db_close(struct dmarc_db *db);
 /* args is taken over. The answer is the caller's to put; NULL after a message. */
 struct json_object *dmarc_db_ask(struct dmarc_db *db, enum store_dmarc_question q, struct json_object *args);
+/* The same of what is known of destinations, for pepsi sts. */
+struct json_object *dmarc_db_destinations(struct dmarc_db *db, enum store_destinations_question q, struct json_object *args);
 /* The first message's id; 0: another run was faster; -1 after a message. */
 int64_t dmarc_db_enqueue(struct dmarc_db *db, const struct store_dmarc_report *r);
 

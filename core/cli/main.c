@@ -4,6 +4,7 @@
 #include "cli_internal.h"
 #include "tool_dmarc.h"
 #include "tool_sendmail.h"
+#include "tool_sts.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -34,12 +35,18 @@ const struct cli_tool cli_tools[] = {
 	{ "worker", NULL, 0, 1, 1, tool_worker, "STAGE", "run one worker by hand: ids on standard input" },
 	{ "failure-bouncer", NULL, CLI_BIT(CLI_ONCE) | CLI_BIT(CLI_FAILED_ONLY) | CLI_BIT(CLI_TIMEOUT_ONLY), 0, 0,
 	    tool_failure_bouncer, "", "move failed messages to the bounce stage; a service, unless --once" },
-	{ "dmarc", "list", CLI_BIT(CLI_DOMAIN) | CLI_BIT(CLI_DAY) | CLI_BIT(CLI_LIMIT), 0, 0, tool_dmarc_list, "", "DMARC reports to others: counting, waiting, sent; muted addresses" },
+	{ "dmarc", "list", CLI_BIT(CLI_DOMAIN) | CLI_BIT(CLI_DAY) | CLI_BIT(CLI_LIMIT) | CLI_BIT(CLI_FAILURES), 0, 0, tool_dmarc_list, "", "DMARC reports to others: counting, waiting, sent; muted addresses" },
 	{ "dmarc", "show", CLI_BIT(CLI_XML), 1, 1, tool_dmarc_show, "ID", "what is in one of them" },
-	{ "dmarc", "send", CLI_BIT(CLI_DAY) | CLI_BIT(CLI_DRY_RUN), 0, 0, tool_dmarc_send, "", "send those whose period is over" },
-	{ "dmarc", "received", CLI_BIT(CLI_DOMAIN) | CLI_BIT(CLI_SINCE) | CLI_BIT(CLI_LIMIT), 0, 0, tool_dmarc_received, "",
+	{ "dmarc", "send", CLI_BIT(CLI_DAY) | CLI_BIT(CLI_DRY_RUN) | CLI_BIT(CLI_FAILURES), 0, 0, tool_dmarc_send, "", "send those whose period is over" },
+	{ "dmarc", "received", CLI_BIT(CLI_DOMAIN) | CLI_BIT(CLI_SINCE) | CLI_BIT(CLI_LIMIT) | CLI_BIT(CLI_FAILURES), 0, 0, tool_dmarc_received, "",
 	    "what others report about our domains" },
 	{ "dmarc", "unmute", 0, 1, 1, tool_dmarc_unmute, "ADDRESS", "send reports to an address again that one came back from" },
+	{ "sts", "list", CLI_BIT(CLI_LIMIT), 0, 0, tool_sts_list, "", "policies of MTA-STS of other domains" },
+	{ "sts", "show", 0, 1, 1, tool_sts_show, "DOMAIN", "one of them, and how mail to the domain was protected" },
+	{ "sts", "fetch", 0, 1, 1, tool_sts_fetch, "DOMAIN", "fetch a domain's policy now, through the running pepsid, and keep it" },
+	{ "sts", "forget", 0, 1, 1, tool_sts_forget, "DOMAIN", "forget a domain's policy, and how mail to it was protected" },
+	{ "sts", "weaker", CLI_BIT(CLI_LIMIT) | CLI_BIT(CLI_ALL), 0, 0, tool_sts_weaker, "", "domains that mail goes to less protected than before" },
+	{ "sts", "addresses", CLI_BIT(CLI_LIMIT), 0, 1, tool_sts_addresses, "[HOST]", "addresses of mail exchangers, those that fail first" },
 	{ "account", "add", CLI_ACCOUNT | CLI_BIT(CLI_PASSWORD_STDIN) | CLI_BIT(CLI_NO_PASSWORD), 1, 1, tool_account_add, "NAME",
 	    "a new account that may sign in to send mail" },
 	{ "account", "list", 0, 0, 0, tool_account_list, "", "list the accounts" },

@@ -32,8 +32,7 @@ void dmarc_time(char *out, size_t size, int64_t at, bool clock)
 		snprintf(out, size, "?");
 }
 
-/* --limit, --domain, --day, --since as members. NULL after a message. */
-static struct json_object *arguments(const struct cli *c)
+struct json_object *dmarc_arguments(const struct cli *c)
 {
 	const char *limit = c->args.value[CLI_LIMIT];
 	int64_t n = limit ? cli_number(c, "--limit", limit, 1, LIST_MAX) : LIST_DEFAULT;
@@ -47,7 +46,7 @@ static struct json_object *arguments(const struct cli *c)
 	return o;
 }
 
-static struct json_object *ask(struct cli *c, struct dmarc_db *db, enum store_dmarc_question q, struct json_object *args)
+struct json_object *dmarc_ask(struct cli *c, struct dmarc_db *db, int question, struct json_object *args)
 {
 	struct config *conf = service_config(c);
 	struct json_object *o = NULL;
@@ -56,12 +55,12 @@ static struct json_object *ask(struct cli *c, struct dmarc_db *db, enum store_dm
 	else if (dmarc_db_open(db, conf))
 		json_object_put(args);
 	else
-		o = dmarc_db_ask(db, q, args);
+		o = dmarc_db_ask(db, (enum store_dmarc_question)question, args);
 	config_free(conf);
 	return o;
 }
 
-static size_t list_of(struct json_object *o, const char *key, struct json_object **ret)
+size_t dmarc_list_of(struct json_object *o, const char *key, struct json_object **ret)
 {
 	*ret = NULL;
 	return json_object_object_get_ex(o, key, ret) && json_object_is_type(*ret, json_type_array) ? json_object_array_length(*ret) : 0;
@@ -74,7 +73,7 @@ static void print_periods(struct json_object *list, size_t n)
 	struct cli_table t = { .heads = { "ID", "DOMAIN", "FROM (UTC)", "MESSAGES", "ROWS", "STATE", "TO", "WHY" }, .n = 8, .right = { [0] = true, [3] = true, [4] = true } };
 	for (size_t i = 0; i < n; i++) {
 		struct json_object *p = json_object_array_get_idx(list, i), *to = NULL;
-		size_t n_to = list_of(p, "destinations", &to);
+		size_t n_to = dmarc_list_of(p, "destinations", &to);
 		char from[32];
 		dmarc_time(from, sizeof from, cli_json_int(p, "begin"), true);
 		cli_table_cellf(&t, "%lld", (long long)cli_json_int(p, "id"));
@@ -96,16 +95,19 @@ static void print_periods(struct json_object *list, size_t n)
 int tool_dmarc_list(struct cli *c)
 {
 	struct dmarc_db db = { 0 };
-	struct json_object *args = arguments(c), *list, *muted;
+	struct json_object *args = dmarc_arguments(c), *list, *muted;
 	if (!args)
 		return CLI_USAGE;
-	struct json_object *o = ask(c, &db, STORE_DMARC_LIST, args);
+	bool failures = c->args.set & CLI_BIT(CLI_FAILURES);
+	struct json_object *o = dmarc_ask(c, &db, failures ? STORE_DMARC_FAILURES : STORE_DMARC_LIST, args);
 	if (o && c->json) {
 		cli_json_print(o);
+	} else if (o && failures) {
+		dmarc_print_failures(o);
 	} else if (o) {
-		size_t n = list_of(o, "reports", &list), m;
+		size_t n = dmarc_list_of(o, "reports", &list), m;
 		print_periods(list, n);
-		m = list_of(o, "muted", &muted);
+		m = dmarc_list_of(o, "muted", &muted);
 		for (size_t i = 0; i < m; i++) {
 			struct json_object *a = json_object_array_get_idx(muted, i);
 			char until[32];
@@ -166,7 +168,7 @@ int tool_dmarc_show(struct cli *c)
 	json_object_object_add(args, "id", json_object_new_int64(id));
 	if (!conf || dmarc_db_open(&db, conf) || !(o = dmarc_db_ask(&db, STORE_DMARC_LIST, json_object_get(args))))
 		goto out;
-	if (!list_of(o, "reports", &list)) {
+	if (!dmarc_list_of(o, "reports", &list)) {
 		cli_fail("there is no report %lld; pepsi dmarc list shows what there is", (long long)id);
 		goto out;
 	}
@@ -256,21 +258,24 @@ static void print_reports(struct json_object *list, size_t n)
 int tool_dmarc_received(struct cli *c)
 {
 	struct dmarc_db db = { 0 };
-	struct json_object *args = arguments(c), *list;
+	struct json_object *args = dmarc_arguments(c), *list;
 	if (!args)
 		return CLI_USAGE;
-	struct json_object *o = ask(c, &db, STORE_DMARC_SUMMARY, args);
+	bool failures = c->args.set & CLI_BIT(CLI_FAILURES);
+	struct json_object *o = dmarc_ask(c, &db, failures ? STORE_DMARC_FAILURE_SUMMARY : STORE_DMARC_SUMMARY, args);
 	if (o && c->json) {
 		cli_json_print(o);
+	} else if (o && failures) {
+		dmarc_print_failures_received(o);
 	} else if (o) {
-		size_t n = list_of(o, "domains", &list);
+		size_t n = dmarc_list_of(o, "domains", &list);
 		print_domains(list, n);
 		if (n) {
 			printf("\nSources, those with most failures first:\n\n");
-			n = list_of(o, "sources", &list);
+			n = dmarc_list_of(o, "sources", &list);
 			print_sources(list, n);
 			printf("\nReports:\n\n");
-			n = list_of(o, "reports", &list);
+			n = dmarc_list_of(o, "reports", &list);
 			print_reports(list, n);
 		}
 	}
@@ -284,7 +289,7 @@ int tool_dmarc_unmute(struct cli *c)
 	struct dmarc_db db = { 0 };
 	struct json_object *args = json_object_new_object();
 	dmarc_add_text(args, "address", c->args.pos[0]);
-	struct json_object *o = ask(c, &db, STORE_DMARC_UNMUTE, args);
+	struct json_object *o = dmarc_ask(c, &db, STORE_DMARC_UNMUTE, args);
 	bool was = o && json_object_get_boolean(o), answered = o != NULL;
 	json_object_put(o);
 	dmarc_db_close(&db);

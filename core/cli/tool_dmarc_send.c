@@ -2,12 +2,8 @@
  * agree to it (proto/report/rua.h). One after the other: a run is bounded by MAX_REPORTS, each look-up by its own deadline. A report is in the
  * queue and marked as sent in one transaction, so that two runs beside each other, or one that is killed, send none twice. */
 #include "base/log.h"
-#include "dmarc_build.h"
-#include "dmarc_db.h"
-#include "net/dns.h"
-#include "proto/report/rua.h"
+#include "dmarc_send.h"
 #include "proto/smtp/address.h"
-#include "tool_dmarc.h"
 #include "worker/resolve.h"
 
 #include <event2/event.h>
@@ -16,19 +12,6 @@
 enum {
 	GRACE_S = 300,          /* behind a period's end: the reactor's last counts come some seconds later */
 	LOOKUP_S = 30,          /* for all look-ups of one domain */
-	TARGETS_MAX = DMARC_URIS_MAX * 2,
-};
-
-struct sending {
-	struct cli *c;
-	struct dmarc_db db;
-	struct dmarc_sender sender;
-	struct config_domains *exclude;
-	struct net_dns *dns;
-	struct json_object *muted; /* array of objects */
-	bool dry;
-	uint64_t sent, messages, nowhere, later, failed;
-	struct json_object *out;   /* --json: what was done with each */
 };
 
 /* ---- where to */
@@ -48,7 +31,7 @@ static void looked(void *arg, int rc, const struct dns_answers *set)
 	event_base_loopbreak(k->base);
 }
 
-static int look(struct sending *s, struct rua_check *check)
+static int look(struct dmarc_sending *s, struct rua_check *check)
 {
 	struct looking k = { .base = s->db.base };
 	struct net_dns_group *g = net_dns_group_new(s->dns, LOOKUP_S * INT64_C(1000000), RUA_QUERIES);
@@ -63,7 +46,7 @@ static int look(struct sending *s, struct rua_check *check)
 	return k.done && k.rc == DNS_DONE ? 0 : -1;
 }
 
-static bool is_muted(const struct sending *s, const char *address)
+static bool is_muted(const struct dmarc_sending *s, const char *address)
 {
 	for (size_t i = 0; s->muted && i < json_object_array_length(s->muted); i++)
 		if (str_ieq(cli_json_text(json_object_array_get_idx(s->muted, i), "address"), str_from(address)))
@@ -71,13 +54,13 @@ static bool is_muted(const struct sending *s, const char *address)
 	return false;
 }
 
-static bool excluded(const struct sending *s, struct str domain)
+static bool excluded(const struct dmarc_sending *s, struct str domain)
 {
 	return s->exclude && config_domains_has(s->exclude, domain);
 }
 
 /* Why this address gets nothing; NULL: it gets a report. size 0: not known yet. */
-static const char *refuse(const struct sending *s, const struct rua_target *t, size_t size)
+static const char *refuse(const struct dmarc_sending *s, const struct rua_target *t, size_t size)
 {
 	const char *at = strrchr(t->address, '@');
 	switch (t->verdict) {
@@ -110,34 +93,40 @@ static const char *refuse(const struct sending *s, const struct rua_target *t, s
 
 /* ---- one report */
 
-static void note(struct sending *s, struct json_object *period, const char *what, const char *why)
+static void note(struct dmarc_sending *s, const struct dmarc_outgoing *g, const char *what, const char *why)
 {
-	struct str domain = cli_json_text(period, "domain");
+	struct str domain = str_from(g->domain);
 	if (s->out) {
 		struct json_object *o = json_object_new_object();
-		json_object_object_add(o, "id", json_object_new_int64(cli_json_int(period, "id")));
+		json_object_object_add(o, "id", json_object_new_int64(cli_json_int(g->o, "id")));
+		if (g->failure)
+			json_object_object_add(o, "failure", json_object_new_boolean(true));
 		json_object_object_add(o, "domain", json_object_new_string_len(domain.p, (int)domain.n));
 		dmarc_add_text(o, "result", what);
 		dmarc_add_text(o, "why", why);
 		json_object_array_add(s->out, o);
 	} else if (s->dry) {
 		cli_text_print(stdout, domain);
-		printf(": %s%s%s\n", what, why ? ": " : "", why ? why : "");
+		printf(": %s%s%s%s\n", g->failure ? "failure report " : "", what, why ? ": " : "", why ? why : "");
 	}
 }
 
-static int finish(struct sending *s, struct json_object *period, const char *outcome, const char *why)
+int dmarc_send_end(struct dmarc_sending *s, const struct dmarc_outgoing *g, const char *outcome, const char *why)
 {
-	struct str domain = cli_json_text(period, "domain");
-	log_info(NULL, "event=dmarc-report-%s domain=%s messages=%lld why=%s", outcome ? outcome : "later", log_q(domain),
-	    (long long)cli_json_int(period, "messages"), log_qz(why));
+	struct json_object *period = g->o;
+	if (g->failure)
+		log_info(NULL, "event=dmarc-failure-%s domain=%s why=%s", outcome ? outcome : "later", log_qz(g->domain), log_qz(why));
+	else
+		log_info(NULL, "event=dmarc-report-%s domain=%s messages=%lld why=%s", outcome ? outcome : "later", log_qz(g->domain),
+		    (long long)cli_json_int(period, "messages"), log_qz(why));
 	s->nowhere += outcome != NULL;
 	s->later += !outcome;
-	note(s, period, outcome ? outcome : "later", why);
+	note(s, g, outcome ? outcome : "later", why);
 	if (s->dry)
 		return 0;
 	struct json_object *args = json_object_new_object();
 	json_object_object_add(args, "id", json_object_new_int64(cli_json_int(period, "id")));
+	json_object_object_add(args, "failure", json_object_new_boolean(g->failure));
 	dmarc_add_text(args, "outcome", outcome);
 	dmarc_add_text(args, "why", why);
 	struct json_object *o = dmarc_db_ask(&s->db, STORE_DMARC_DONE, args);
@@ -145,69 +134,98 @@ static int finish(struct sending *s, struct json_object *period, const char *out
 	return o ? 0 : -1;
 }
 
-static int enqueue(struct sending *s, struct json_object *period, const struct dmarc_built *b, const struct rua_target *const *to, size_t n)
+int dmarc_send_enqueue(struct dmarc_sending *s, const struct dmarc_outgoing *g, const char *report_id, const struct buf *headers, struct str body, const char *more)
 {
-	struct buf headers[TARGETS_MAX] = { 0 }, body = { 0 };
-	struct str rcpts[TARGETS_MAX], heads[TARGETS_MAX];
+	struct str rcpts[DMARC_TARGETS_MAX], heads[DMARC_TARGETS_MAX];
 	char list[1200] = "";
-	int rc = 0;
-	for (size_t i = 0; i < n && !rc; i++) {
-		buf_free(&body); /* the same for all: the boundary is made of the id */
-		rc = dmarc_mail(b, &s->sender, to[i]->address, (unsigned)i + 1, &headers[i], &body);
-		rcpts[i] = str_from(to[i]->address);
+	int64_t id = 0;
+	for (size_t i = 0; i < g->n; i++) {
+		rcpts[i] = str_from(g->to[i]->address);
 		heads[i] = buf_str(&headers[i]);
 		size_t at = strlen(list);
-		snprintf(list + at, sizeof list - at, "%s%s", i ? " " : "", to[i]->address);
+		snprintf(list + at, sizeof list - at, "%s%s", i ? " " : "", g->to[i]->address);
 	}
-	int64_t id = 0;
-	if (!rc && !s->dry) {
-		const struct store_dmarc_report r = { .id = cli_json_int(period, "id"), .report_id = b->id, .stage = s->sender.stage, .mail_from = s->sender.from,
-			.state = "{\"origin\":{\"esmtp\":true,\"smtputf8\":false,\"body\":\"7BIT\"}}", .rcpts = rcpts, .headers = heads, .n = n, .body = buf_str(&body) };
+	if (!s->dry) {
+		const struct store_dmarc_report r = { .id = cli_json_int(g->o, "id"), .failure = g->failure, .report_id = report_id, .stage = s->sender.stage,
+			.mail_from = s->sender.from, .state = "{\"origin\":{\"esmtp\":true,\"smtputf8\":false,\"body\":\"7BIT\"}}", .rcpts = rcpts, .headers = heads,
+			.n = g->n, .body = body };
 		id = dmarc_db_enqueue(&s->db, &r);
-		rc = id < 0 ? -1 : 0;
+		if (id <= 0)
+			return id < 0 ? -1 : 0; /* another run was faster */
 	}
-	if (!rc && (s->dry || id > 0)) {
-		s->sent++;
-		s->messages += n;
-		log_info(NULL, "id=%lld event=dmarc-report-sent domain=%s report=%s to=%s rows=%zu octets=%zu left_out=%zu dry=%d", (long long)id,
-		    log_q(cli_json_text(period, "domain")), b->id, log_qz(list), b->report.n_rows, body.n, b->left_out, s->dry);
-		note(s, period, s->dry ? "would be sent" : "sent", list);
+	s->sent++;
+	s->messages += g->n;
+	log_info(NULL, "id=%lld event=dmarc-%s-sent domain=%s report=%s to=%s octets=%zu %s dry=%d", (long long)id, g->failure ? "failure" : "report", log_qz(g->domain),
+	    report_id, log_qz(list), body.n, more, s->dry);
+	note(s, g, s->dry ? "would be sent" : "sent", list);
+	return 0;
+}
+
+static int enqueue(struct dmarc_sending *s, const struct dmarc_outgoing *g, const struct dmarc_built *b)
+{
+	struct buf headers[DMARC_TARGETS_MAX] = { 0 }, body = { 0 };
+	char more[100];
+	int rc = 0;
+	for (size_t i = 0; i < g->n && !rc; i++) {
+		buf_free(&body); /* the same for all: the boundary is made of the id */
+		rc = dmarc_mail(b, &s->sender, g->to[i]->address, (unsigned)i + 1, &headers[i], &body);
 	}
-	for (size_t i = 0; i < n; i++)
+	snprintf(more, sizeof more, "rows=%zu left_out=%zu", b->report.n_rows, b->left_out);
+	rc = rc || dmarc_send_enqueue(s, g, b->id, headers, buf_str(&body), more) ? -1 : 0;
+	for (size_t i = 0; i < g->n; i++)
 		buf_free(&headers[i]);
 	buf_free(&body);
 	return rc;
 }
 
-/* 0, or -1: the run ends. */
-static int one_report(struct sending *s, struct json_object *period)
+static void add_why(struct dmarc_outgoing *g, const struct rua_target *t, const char *no)
 {
-	char domain[DNS_NAME_MAX + 1], why[1200] = "";
-	struct rua_check check = { .domain = domain };
-	const struct rua_target *to[TARGETS_MAX];
-	size_t n = 0, wait = 0;
-	snprintf(domain, sizeof domain, "%.*s", STR_ARG(cli_json_text(period, "domain")));
-	if (excluded(s, str_from(domain)))
-		return finish(s, period, "excluded", "in EXCLUDE");
-	if (look(s, &check)) {
-		cli_fail("%s: the DNS cannot be asked", domain);
+	size_t n = strlen(g->why);
+	if (n + 300 < sizeof g->why)
+		snprintf(g->why + n, sizeof g->why - n, "%s%.200s: %s", n ? "; " : "", t->uri, no);
+}
+
+int dmarc_send_targets(struct dmarc_sending *s, struct dmarc_outgoing *g)
+{
+	size_t wait = 0;
+	snprintf(g->domain, sizeof g->domain, "%.*s", STR_ARG(cli_json_text(g->o, "domain")));
+	g->check = (struct rua_check){ .domain = g->domain, .failures = g->failure };
+	g->n = 0;
+	g->why[0] = 0;
+	if (excluded(s, str_from(g->domain)))
+		return dmarc_send_end(s, g, "excluded", "in EXCLUDE");
+	if (look(s, &g->check)) {
+		cli_fail("%s: the DNS cannot be asked", g->domain);
 		return -1;
 	}
-	if (check.state == RUA_TEMPFAIL)
-		return finish(s, period, NULL, "its policy record cannot be read now");
-	if (check.state == RUA_NONE)
-		return finish(s, period, "nowhere", "its policy record names no address any more");
-	for (size_t i = 0; i < check.n; i++) {
-		const char *no = refuse(s, &check.target[i], 0);
-		wait += check.target[i].verdict == RUA_LATER;
+	if (g->check.state == RUA_TEMPFAIL)
+		return dmarc_send_end(s, g, NULL, "its policy record cannot be read now");
+	if (g->check.state == RUA_NONE)
+		return dmarc_send_end(s, g, "nowhere", "its policy record names no address any more");
+	for (size_t i = 0; i < g->check.n; i++) {
+		const char *no = refuse(s, &g->check.target[i], 0);
+		wait += g->check.target[i].verdict == RUA_LATER;
 		if (!no)
-			to[n++] = &check.target[i];
-		else if (strlen(why) + 300 < sizeof why)
-			snprintf(why + strlen(why), sizeof why - strlen(why), "%s%.200s: %s", *why ? "; " : "", check.target[i].uri, no);
+			g->to[g->n++] = &g->check.target[i];
+		else
+			add_why(g, &g->check.target[i], no);
 	}
 	/* with others to send to, the one that cannot be asked now has had its chance: nobody gets a report twice */
-	if (!n)
-		return finish(s, period, wait ? NULL : "nowhere", why);
+	return g->n ? 1 : dmarc_send_end(s, g, wait ? NULL : "nowhere", g->why);
+}
+
+bool dmarc_send_fits(const struct dmarc_sending *s, const struct rua_target *t, size_t size)
+{
+	return !refuse(s, t, size);
+}
+
+/* 0, or -1: the run ends. */
+static int one_report(struct dmarc_sending *s, struct json_object *period)
+{
+	struct dmarc_outgoing g = { .o = period };
+	int rc = dmarc_send_targets(s, &g);
+	if (rc <= 0)
+		return rc;
 	struct json_object *args = json_object_new_object();
 	json_object_object_add(args, "id", json_object_new_int64(cli_json_int(period, "id")));
 	json_object_object_add(args, "limit", json_object_new_int64(s->sender.max_rows));
@@ -215,18 +233,18 @@ static int one_report(struct sending *s, struct json_object *period)
 	struct dmarc_built b;
 	if (!rows)
 		return -1;
-	int rc = 0;
 	if (dmarc_build(&b, &s->sender, period, rows)) {
 		s->failed++;
-		rc = finish(s, period, "nowhere", "the report cannot be written");
+		rc = dmarc_send_end(s, &g, "nowhere", "the report cannot be written");
 	} else {
 		size_t fit = 0;
-		for (size_t i = 0; i < n; i++)
-			if (!refuse(s, to[i], dmarc_mail_size(&b)))
-				to[fit++] = to[i];
+		for (size_t i = 0; i < g.n; i++)
+			if (dmarc_send_fits(s, g.to[i], dmarc_mail_size(&b)))
+				g.to[fit++] = g.to[i];
 			else
-				snprintf(why + strlen(why), sizeof why - strlen(why), "%s%.200s: the report is longer than it takes", *why ? "; " : "", to[i]->uri);
-		rc = fit ? enqueue(s, period, &b, to, fit) : finish(s, period, "nowhere", why);
+				add_why(&g, g.to[i], "the report is longer than it takes");
+		g.n = fit;
+		rc = fit ? enqueue(s, &g, &b) : dmarc_send_end(s, &g, "nowhere", g.why);
 	}
 	dmarc_built_done(&b);
 	json_object_put(rows);
@@ -235,7 +253,7 @@ static int one_report(struct sending *s, struct json_object *period)
 
 /* ---- the run */
 
-static int sweep(struct sending *s, const struct config *conf)
+static int sweep(struct dmarc_sending *s, const struct config *conf)
 {
 	struct json_object *args = json_object_new_object();
 	json_object_object_add(args, "keep", json_object_new_int64(config_int(conf, "pepsi-dmarc", "KEEP")));
@@ -249,7 +267,7 @@ static int sweep(struct sending *s, const struct config *conf)
 	return 0;
 }
 
-static int prepare(struct sending *s, const struct config *conf)
+static int prepare(struct dmarc_sending *s, const struct config *conf)
 {
 	struct net_dns_settings dns;
 	char err[256];
@@ -265,31 +283,44 @@ static int prepare(struct sending *s, const struct config *conf)
 	return !s->dry && sweep(s, conf) ? CLI_FAILED : CLI_DONE;
 }
 
-static int run(struct sending *s, const struct config *conf)
+static int send_periods(struct dmarc_sending *s, const struct config *conf)
 {
-	struct json_object *args = json_object_new_object(), *all = NULL, *due;
+	struct json_object *args = json_object_new_object(), *due;
+	int64_t most = config_int(conf, "pepsi-dmarc", "MAX_REPORTS");
 	int rc = 0;
-	json_object_object_add(args, "limit", json_object_new_int(1));
-	if (!(all = dmarc_db_ask(&s->db, STORE_DMARC_LIST, args)))
-		return CLI_FAILED;
-	json_object_object_get_ex(all, "muted", &s->muted);
-	args = json_object_new_object();
 	json_object_object_add(args, "grace", json_object_new_int(s->c->args.value[CLI_DAY] || s->dry ? 0 : GRACE_S));
-	json_object_object_add(args, "limit", json_object_new_int64(config_int(conf, "pepsi-dmarc", "MAX_REPORTS")));
+	json_object_object_add(args, "limit", json_object_new_int64(most));
 	dmarc_add_text(args, "day", s->c->args.value[CLI_DAY]);
 	due = dmarc_db_ask(&s->db, STORE_DMARC_DUE, args);
 	for (size_t i = 0; due && !rc && i < json_object_array_length(due); i++)
 		rc = one_report(s, json_object_array_get_idx(due, i));
 	size_t n = due ? json_object_array_length(due) : 0;
-	if (due && (int64_t)n == config_int(conf, "pepsi-dmarc", "MAX_REPORTS"))
+	if (due && (int64_t)n == most)
 		log_warn(NULL, "event=dmarc-run-full reports=%zu text=\"MAX_REPORTS: others wait for the next run\"", n);
+	rc = due ? rc : -1;
 	json_object_put(due);
-	json_object_put(all);
-	s->muted = NULL;
-	return due && !rc ? CLI_DONE : CLI_FAILED;
+	return rc;
 }
 
-static void report(const struct sending *s)
+static int run(struct dmarc_sending *s, const struct config *conf)
+{
+	struct json_object *args = json_object_new_object(), *all = NULL;
+	bool only = s->c->args.set & CLI_BIT(CLI_FAILURES);
+	int rc = 0;
+	json_object_object_add(args, "limit", json_object_new_int(1));
+	if (!(all = dmarc_db_ask(&s->db, STORE_DMARC_LIST, args)))
+		return CLI_FAILED;
+	json_object_object_get_ex(all, "muted", &s->muted);
+	if (!only && (config_int(conf, "pepsi-dmarc", "REPORTS") || s->dry))
+		rc = send_periods(s, conf);
+	if (!rc && !s->c->args.value[CLI_DAY] && (config_int(conf, "pepsi-dmarc", "FAILURE_REPORTS") || s->dry))
+		rc = dmarc_send_failures(s, conf);
+	json_object_put(all);
+	s->muted = NULL;
+	return rc ? CLI_FAILED : CLI_DONE;
+}
+
+static void report(const struct dmarc_sending *s)
 {
 	log_info(NULL, "event=dmarc-run sent=%llu messages=%llu nowhere=%llu later=%llu failed=%llu dry=%d", (unsigned long long)s->sent,
 	    (unsigned long long)s->messages, (unsigned long long)s->nowhere, (unsigned long long)s->later, (unsigned long long)s->failed, s->dry);
@@ -307,7 +338,7 @@ static void report(const struct sending *s)
 
 int tool_dmarc_send(struct cli *c)
 {
-	struct sending *s = calloc(1, sizeof *s);
+	struct dmarc_sending *s = calloc(1, sizeof *s);
 	struct config *conf = NULL;
 	int rc = CLI_FAILED;
 	if (!s)
@@ -321,7 +352,7 @@ int tool_dmarc_send(struct cli *c)
 	s->out = c->json ? json_object_new_array() : NULL;
 	if (!(conf = service_config(c)))
 		goto out;
-	if (!config_int(conf, "pepsi-dmarc", "REPORTS") && !s->dry) {
+	if (!config_int(conf, "pepsi-dmarc", "REPORTS") && !config_int(conf, "pepsi-dmarc", "FAILURE_REPORTS") && !s->dry) {
 		/* the timer may be there all the same */
 		log_info(NULL, "event=dmarc-run text=\"[pepsi-dmarc] REPORTS = NO: nothing is sent\"");
 		report(s);

@@ -169,6 +169,10 @@ static void print_dmarc(struct json_object *ingress)
 	if (json_object_object_get_ex(ingress, "dmarc_counts", &o) && json_object_is_type(o, json_type_object) && json_object_object_get_ex(o, "on", &on) &&
 	    json_object_get_boolean(on))
 		print_counts("reports", o, keys, sizeof keys / sizeof *keys);
+	static const char *const single[] = { "kept", "refused", "lost", "waiting" };
+	if (json_object_object_get_ex(ingress, "dmarc_failures", &o) && json_object_is_type(o, json_type_object) && json_object_object_get_ex(o, "on", &on) &&
+	    json_object_get_boolean(on))
+		print_counts("failures", o, single, sizeof single / sizeof *single);
 }
 
 /* Where an operator holds mail or sends it another way. */
@@ -196,6 +200,21 @@ static void print_dns(struct json_object *dns)
 	printf(", in flight %" PRId64 ", cached %" PRId64 "\n", cli_json_int(dns, "in_flight"), cli_json_int(dns, "cache_entries"));
 }
 
+/* What is known of other domains, where anything is. */
+static void print_destinations(struct json_object *o)
+{
+	static const char *const keys[] = { "sts_policies", "sts_enforced", "sts_failing", "weaker", "addresses_failing" };
+	struct json_object *d = NULL;
+	int64_t any = 0;
+	if (!json_object_object_get_ex(o, "destinations", &d) || !json_object_is_type(d, json_type_object))
+		return;
+	for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+		any |= cli_json_int(d, keys[i]);
+	if (any)
+		printf("%-10sMTA-STS policies %" PRId64 " (enforced %" PRId64 ", failing %" PRId64 "), less protected than before %" PRId64 ", addresses failing %" PRId64
+		       "\n", "elsewhere", cli_json_int(d, keys[0]), cli_json_int(d, keys[1]), cli_json_int(d, keys[2]), cli_json_int(d, keys[3]), cli_json_int(d, keys[4]));
+}
+
 static void print_status(struct json_object *o)
 {
 	static const char *const queue_keys[] = { "total", "pending", "running", "paused", "failed", "timeout" };
@@ -219,6 +238,7 @@ static void print_status(struct json_object *o)
 		print_counts("queue", queue, queue_keys, sizeof queue_keys / sizeof *queue_keys);
 	print_steering(o);
 	print_counts("messages", o, ended_keys, sizeof ended_keys / sizeof *ended_keys);
+	print_destinations(o);
 	if (json_object_object_get_ex(o, "ingress", &ingress) && json_object_is_type(ingress, json_type_object)) {
 		print_counts("smtp", ingress, smtp_keys, sizeof smtp_keys / sizeof *smtp_keys);
 		if (json_object_object_get_ex(ingress, "local", &local) && json_object_is_type(local, json_type_object) &&

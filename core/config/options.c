@@ -311,6 +311,12 @@ static const struct pepsi_option pepsi_dmarc[] = {
 	INT("MAX_DOMAINS", 0, "20000", 10, 1000000, "reports that wait at most; what is counted beyond them is lost, and said in the log"),
 	INT("MAX_REPORTS", 0, "2000", 1, 1000000, "reports sent in one run of pepsi-dmarc send"),
 	LIST("EXCLUDE", SCHEMA_F_DOMAINS, NULL, NULL, "domains that get no reports, whether they are the reported or the address's; *.example.org stands for subdomains"),
+	BOOL("FAILURE_REPORTS", 0, "NO", "keep messages that failed, redacted, whose domain asks for failure reports (ruf), and let pepsi-dmarc send these (RFC 9991). They tell "
+	    "strangers about single messages: see the handbook before"),
+	CHOICE("FAILURE_ADDRESSES", 0, "hash", "hash drop keep", "local parts in failure reports: hash: a keyed hash, the same for the same address until pepsid is started again; drop: "
+	    "\"redacted\"; keep: as they are, display names and Subject, too. Recipients' fields and the body are never told"),
+	INT("MAX_FAILURES_DOMAIN", 0, "10", 1, 10000, "failure reports about one organisation's domains within a day"),
+	INT("MAX_FAILURES", 0, "500", 1, 100000, "failure reports within a day, in all"),
 	DURATION("EXPIRE", 0, "3 d", HOUR, 30 * DAY, "a report that could not be sent so long after its period is given up"),
 	DURATION("KEEP", 0, "14 d", DAY, 366 * DAY, "how long pepsi-dmarc list and show know it"),
 };
@@ -339,6 +345,18 @@ static const struct pepsi_option pepsi_dns[] = {
 	DURATION("MAX_TTL", SCHEMA_F_US, "1 d", 0, 7 * DAY * SECOND_US, "answers are kept no longer, whatever their TTL"),
 	DURATION("MAX_NEGATIVE_TTL", SCHEMA_F_US, "1 h", 0, 7 * DAY * SECOND_US, "nor are negative ones (RFC 2308 5: one to three hours)"),
 	BOOL("RANDOM_CASE", 0, "NO", "mix the case of names in queries: more for a forger to guess; for resolvers that repeat questions as they were"),
+};
+
+static const struct pepsi_option pepsi_mta_sts[] = {
+	CHOICE("FETCH", 0, "auto", "auto yes no", "run the child process that fetches policies of MTA-STS (RFC 8461); auto: where a stage runs pepsi-stage-relay-to-internet"),
+	STRING("USER", 0, NULL, "account of that child when started as root; default: pepsi-fetch, or nobody"),
+	PATH("CA_FILE", 0, NULL, "authorities, PEM, that certificates of policy servers must lead to; default: the system's"),
+	LIST("ALLOW_NETWORKS", SCHEMA_F_NETWORKS | PEPSI_OPTF_FILE_ONLY, NULL, NULL, "networks that are connected to although they are no part of the public Internet, or our "
+	    "own: for laboratories, and 64:ff9b::/96 where IPv4 is reached through NAT64. Whoever can write to the DNS reaches what stands here"),
+	INT("PORT", PEPSI_OPTF_FILE_ONLY, "443", 1, 65535, "port of policy servers; another than 443 is for laboratories"),
+	DURATION("FETCH_TIMEOUT", 0, "10 s", 1, 60, "longest time for one policy, from the connection to the last octet (RFC 8461 3.3 suggests a minute; mail waits for it)"),
+	INT("FETCHES", 0, "20", 1, 500, "policies fetched at once"),
+	INT("WAITING", 0, "1000", 1, 100000, "domains that may wait for that; more are told to come again"),
 };
 
 static const struct pepsi_option stage[] = {
@@ -372,6 +390,7 @@ static const struct schema_section sections[] = {
 	{ "pepsi-failure-bouncer", failure_bouncer, COUNT(failure_bouncer), "Bouncing of failed messages, by pepsi-failure-bouncer." },
 	{ "pepsi-dmarc", pepsi_dmarc, COUNT(pepsi_dmarc), "DMARC aggregate reports to others, by pepsi-dmarc; how those of others come in: pepsi-stage-dmarc-report(7)." },
 	{ "pepsi-dns", pepsi_dns, COUNT(pepsi_dns), "Name resolution: which resolvers are asked, how long, how often." },
+	{ "pepsi-mta-sts", pepsi_mta_sts, COUNT(pepsi_mta_sts), "Policies of MTA-STS of other domains: how they are fetched. What is known: pepsi-sts(1)." },
 	{ "stage-*", stage, COUNT(stage),
 	    "One stage each; the name behind the dash is what NEXT_STAGE and the queue call it. Fresh mail begins at init. "
 	    "A module's own options stand beside these." },

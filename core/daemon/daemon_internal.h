@@ -9,7 +9,8 @@
  *   reactor.c   wires ingress, dispatcher and admin to one event loop
  *   memory.c    free memory back to the kernel
  *   signin.c    the admin child beside the reactor
- *   recursor.c  the resolving child, where there is one
+ *   child.c     children that are started again: the fork, the pauses
+ *   services.c  the resolving and the fetching child, where they are wanted
  *   pickup.c    the drop folder of local submission, taken message by message; pickup_scan.c: what lies there, and how much may
  *   channel.c   the messages between spawner and reactor */
 #ifndef PEPSI_DAEMON_INTERNAL_H
@@ -90,6 +91,8 @@ struct table {
 	bool pam;                       /* there is one */
 	bool resolves;                  /* there is a resolving child */
 	struct account recursor;        /* of it */
+	bool fetches;                   /* there is a fetching child */
+	struct account fetch;           /* of it */
 	struct table_stage stages[TABLE_STAGES_MAX];
 	size_t n_stages;
 };
@@ -149,28 +152,43 @@ void grants_release(struct grants *g);
 /* What has come, as a supply; g outlives it. */
 struct ingress_supply grants_supply(struct grants *g);
 
-/* ---- signin.c */
-struct signin_child {
+/* ---- child.c */
+struct child {
 	pid_t pid;             /* 0: there is none */
 	int64_t at;            /* when to start it; 0: not wanted now */
 	int64_t born, pause_us;
+	bool ended;            /* by us */
 };
-/* Forks it; begin(fd) is what every child does first, and gives the descriptor back. The reactor's end of its channel; -1: failed,
- * and s->at says when to try again. */
-int signin_spawn(struct signin_child *s, const struct boot *b, struct str blob, const struct table *t, int (*begin)(int keep));
-/* It was waited for. wanted: we ended it. Else s->at is set. */
-void signin_died(struct signin_child *s, int status, bool wanted);
+/* Forks. In the child: begin(keep), what every child does first, gives its descriptor (keep -1: it has none) for *ret_fd; its name, its part in the
+ * log; 0 is returned. In the parent: the pid; or -1, and c->at says when to try again. */
+pid_t child_fork(struct child *c, const struct boot *b, const char *process, const char *part, int keep, int (*begin)(int keep), int *ret_fd);
+/* It could not even be tried: c->at says when to try again. */
+void child_failed(struct child *c);
+/* In the child: its account; parent: of child_fork()'s caller. 0, or -1 (logged). */
+int child_become(const struct account *a, pid_t parent, const char *part);
+/* In the child: so many descriptors, if it may; no core file. */
+void child_limits(unsigned descriptors);
+/* Kills it, where there is one. */
+void child_end(struct child *c);
+/* It was waited for. wanted: as it should be, or after child_end(): silence. Else a line with the hint, and c->at is set. */
+void child_died(struct child *c, const char *part, int status, bool wanted, const char *hint);
 
-/* ---- recursor.c */
-struct recursor_child {
-	pid_t pid;             /* 0: there is none */
-	int64_t at;            /* when to start it; 0: not wanted now */
-	int64_t born, pause_us;
-};
-/* Forks it; begin(-1) is what every child does first. Where that fails s->at says when to try again. */
-void recursor_spawn(struct recursor_child *s, const struct boot *b, struct str blob, const struct table *t, int (*begin)(int keep));
-/* It was waited for. wanted: we ended it. Else s->at is set. */
-void recursor_died(struct recursor_child *s, int status, bool wanted);
+/* ---- signin.c */
+/* Forks it. The reactor's end of its channel; -1: failed, and s->at says when to try again. */
+int signin_spawn(struct child *s, const struct boot *b, struct str blob, const struct table *t, int (*begin)(int keep));
+void signin_died(struct child *s, int status, bool wanted);
+
+/* ---- services.c */
+enum { SERVICES = 2 };
+void services_begin(struct child s[SERVICES], const struct table *t);
+void services_start_due(struct child s[SERVICES], const struct boot *b, struct str blob, const struct table *t, int (*begin)(int keep), int64_t now);
+/* Ends all; those that t wants follow when they have been waited for, unless all stops. */
+void services_reload(struct child s[SERVICES], const struct table *t, bool stopping);
+/* Was it one of them? */
+bool services_died(struct child s[SERVICES], const struct table *t, pid_t pid, int status, bool stopping);
+bool services_left(const struct child s[SERVICES]);
+/* Is one to be started later? */
+bool services_timed(const struct child s[SERVICES]);
 
 /* ---- pickup.c */
 /* STATE/submit and what is in it, with owners and modes. 0, or -1 (logged). */

@@ -250,6 +250,7 @@ static int make_dns(struct reactor *r)
 		log_error(NULL, "event=dns-settings reason=%s", log_qz(err));
 		return -1;
 	}
+	s.reuse = true;
 	return (r->dns = net_dns_new(r->base, &s)) ? 0 : -1;
 }
 
@@ -257,10 +258,12 @@ static void reload_dns(struct reactor *r)
 {
 	struct net_dns_settings s;
 	char err[256];
-	if (resolve_settings(r->config, &s, err, sizeof err)) /* the check has refused it before */
+	if (resolve_settings(r->config, &s, err, sizeof err)) { /* the check has refused it before */
 		log_error(NULL, "event=dns-settings reason=%s hint=\"the old ones stay\"", log_qz(err));
-	else
+	} else {
+		s.reuse = true;
 		net_dns_reload(r->dns, &s);
+	}
 }
 
 static void new_config(struct reactor *r, int fd)

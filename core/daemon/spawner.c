@@ -51,14 +51,11 @@ struct spawner {
 	int64_t reactor_at, postgres_at, schema_at; /* when to start; 0: not wanted now */
 	int64_t deaths[REACTOR_DEATHS];
 	unsigned n_deaths, postgres_tries;
-	struct signin_child signin;
-	struct recursor_child recursor;
+	struct child signin, service[SERVICES];
 	struct pickup pickup;
 	struct boot_configuring configuring; /* a reload; pid 0: none, or it has been waited for */
 	bool configured;       /* … with this status */
 	int configured_status;
-	bool signin_ended;     /* by us */
-	bool recursor_ended;   /* likewise */
 	int status;
 };
 
@@ -143,22 +140,7 @@ static void start_signin(struct spawner *s)
 static void end_signin(struct spawner *s)
 {
 	s->signin.at = 0;
-	if (!s->signin.pid)
-		return;
-	s->signin_ended = true;
-	kill(s->signin.pid, SIGKILL); /* nothing in it is worth a farewell: what was under way fails for now */
-}
-
-/* ---- the resolving child */
-
-/* Another one follows when this one has been waited for, if the configuration in force has one. */
-static void end_recursor(struct spawner *s)
-{
-	s->recursor.at = s->recursor.pid || s->stopping ? 0 : s->t->resolves;
-	if (!s->recursor.pid)
-		return;
-	s->recursor_ended = true;
-	kill(s->recursor.pid, SIGKILL); /* it may be one that hangs */
+	child_end(&s->signin); /* what was under way fails for now */
 }
 
 /* ---- the reactor */
@@ -326,7 +308,7 @@ static void end_reload(struct spawner *s)
 		if (fd >= 0)
 			close(fd);
 		end_signin(s); /* and one with the new configuration */
-		end_recursor(s);
+		services_reload(s->service, s->t, s->stopping);
 	}
 	if (r)
 		buf_free_secret(&blob);
@@ -448,19 +430,16 @@ static void child_exited(struct spawner *s, pid_t pid, int status)
 		if (!s->reactor && !s->reactor_at)
 			s->reactor_at = 1;
 	} else if (pid == s->signin.pid) {
-		signin_died(&s->signin, status, s->signin_ended || s->stopping || !s->reactor);
-		if (s->signin_ended && s->reactor)
+		bool ended = s->signin.ended;
+		signin_died(&s->signin, status, s->stopping || !s->reactor);
+		if (ended && s->reactor)
 			s->signin.at = 1;
-		s->signin_ended = false;
 	} else if (pid == s->configuring.pid) {
 		s->configuring.pid = 0;
 		s->configured = true;
 		s->configured_status = status;
-	} else if (pid == s->recursor.pid) {
-		recursor_died(&s->recursor, status, s->recursor_ended || s->stopping);
-		if (s->recursor_ended)
-			s->recursor.at = s->t->resolves;
-		s->recursor_ended = false;
+	} else if (services_died(s->service, s->t, pid, status, s->stopping)) {
+		/* it is started again by start_due() */
 	} else if (pid == s->pickup.pid) {
 		pickup_ended(&s->pickup, status);
 	} else {
@@ -515,8 +494,7 @@ static void start_due(struct spawner *s, int64_t now)
 		s->postgres = boot_start_cluster(s->t, &s->paths);
 	if (!s->schema && due(&s->schema_at, now))
 		s->schema = boot_schema(s->t, &s->paths, buf_str(s->blob));
-	if (!s->recursor.pid && due(&s->recursor.at, now)) /* before the reactor, which may ask at once */
-		recursor_spawn(&s->recursor, s->boot, buf_str(s->blob), s->t, begin_plain);
+	services_start_due(s->service, s->boot, buf_str(s->blob), s->t, begin_plain, now); /* before the reactor, which may ask at once */
 	if (!s->reactor && s->reactor_at && s->reactor_at <= now)
 		start_reactor(s);
 	if (s->reactor && s->ready && !s->pickup.pid && due(&s->pickup.at, now))
@@ -543,9 +521,8 @@ static bool stop_step(struct spawner *s, int64_t now)
 		kill(s->configuring.pid, SIGKILL);
 	kill_workers(s);
 	end_signin(s);
-	if (s->recursor.pid)
-		kill(s->recursor.pid, SIGKILL);
-	if (s->configuring.pid || s->n_workers || s->recursor.pid || s->schema || s->prepare || s->signin.pid || s->pickup.pid > 0)
+	services_reload(s->service, s->t, true);
+	if (s->configuring.pid || s->n_workers || services_left(s->service) || s->schema || s->prepare || s->signin.pid || s->pickup.pid > 0)
 		return false;
 	if (s->postgres) {
 		if (!s->cluster_stopping) {
@@ -595,7 +572,7 @@ int spawner_run(const struct boot *b, struct buf *blob, struct table *t)
 	sigset_t mask;
 
 	s = (struct spawner){ .boot = b, .blob = blob, .t = t, .channel = -1, .lock = -1, .configuring = { .fd = -1 } };
-	s.recursor.at = t->resolves;
+	services_begin(s.service, t);
 	own_name("pepsid");
 	if (geteuid() != 0)
 		log_warn(NULL, "event=one-account account=%s hint=\"not started as root: all parts run as one account, without "
@@ -639,7 +616,7 @@ int spawner_run(const struct boot *b, struct buf *blob, struct table *t)
 		start_due(&s, now);
 		if (s.stopping && stop_step(&s, now))
 			break;
-		bool timed = s.stopping || s.reactor_at || s.postgres_at || s.schema_at || s.signin.at || s.recursor.at;
+		bool timed = s.stopping || s.reactor_at || s.postgres_at || s.schema_at || s.signin.at || services_timed(s.service);
 		p[1].fd = s.channel;
 		if (poll(p, 4, timed ? 50 : pickup_wait(&s.pickup, now)) < 0 && errno != EINTR)
 			break;

@@ -2,6 +2,7 @@
  * spawner only reads it. Says which accounts are missing. */
 #include "daemon_internal.h"
 
+#include "fetch/fetch.h"
 #include "recursor/recursor.h"
 
 #include <stdio.h>
@@ -49,6 +50,20 @@ static bool has_word(const char *list, const char *word)
 	return false;
 }
 
+/* Policies are fetched where a stage delivers to strangers, or an operator says so. */
+static bool wants_fetch(const struct config *c)
+{
+	const char *section, *word = config_str(c, "pepsi-mta-sts", "FETCH");
+	if (word && strcmp(word, "auto") != 0)
+		return strcmp(word, "yes") == 0;
+	for (size_t i = 0; (section = config_section(c, i)); i++) {
+		const char *program = strncasecmp(section, "stage-", 6) ? NULL : config_str(c, section, "PROGRAM");
+		if (program && strcmp(program, "pepsi-stage-relay-to-internet") == 0)
+			return true;
+	}
+	return false;
+}
+
 int table_make(struct table *t, const struct config *c, struct config_faults *faults)
 {
 	const char *section, *pg = config_str(c, "pepsi-postgres", "CONFIG");
@@ -79,6 +94,15 @@ int table_make(struct table *t, const struct config *c, struct config_faults *fa
 	}
 	if (t->resolves)
 		bad |= choose(&t->recursor, c, "pepsi-dns", "USER", "pepsi-dns", NULL, faults);
+	t->fetches = wants_fetch(c);
+	if (t->fetches && fetch_missing()) {
+		bool asked = config_get(c, "pepsi-mta-sts", "FETCH"); /* else mail goes without policies of MTA-STS */
+		config_fault_add(faults, "", 0, !asked, "[pepsi-mta-sts] FETCH: %s", fetch_missing());
+		bad |= asked ? -1 : 0;
+		t->fetches = false;
+	}
+	if (t->fetches)
+		bad |= choose(&t->fetch, c, "pepsi-mta-sts", "USER", "pepsi-fetch", NULL, faults);
 	t->max_connections = 20;
 	for (size_t i = 0; (section = config_section(c, i)); i++) {
 		if (strncasecmp(section, "stage-", 6) || !section[6])

@@ -45,6 +45,7 @@ static void claimed(void *arg, enum store_rc rc, const struct store_claimed *row
 		c->got[rows[i].stage]++;
 		st->claims++;
 		if ((f = map_get(&d->flights, (uint64_t)rows[i].id))) {
+			f->then_place = rows[i].place;
 			f->then = st; /* its worker has committed; the status line is still on its way */
 			continue;
 		}
@@ -53,6 +54,7 @@ static void claimed(void *arg, enum store_rc rc, const struct store_claimed *row
 			dispatch_sour_add(d, st, rows[i].id, SOUR_DELAY_US);
 			continue;
 		}
+		f->place = rows[i].place;
 		flight_wait(f, false);
 	}
 	for (unsigned i = 0; i < c->n; i++)

@@ -4,6 +4,7 @@
  *   pool.c    worker processes: growth, idling, recycling, overruns, death
  *   flight.c  dealing flights out, datagrams down, status lines up
  *   fair.c    whose message is next
+ *   many.c    workers that drive many messages at once: time, places, dealing
  *   repair.c  what a dead worker left: look up, blame, release
  *   stats.c   counters, their flush, status and metrics */
 #ifndef PEPSI_DISPATCH_INTERNAL_H
@@ -28,6 +29,15 @@ enum {
 	PACK_TARGET_US = 3 * 1000,
 	DEPTH_UNKNOWN = 2,              /* until the first answers tell how fast the stage is */
 	WORKER_BYTES_MAX = 16 << 20,    /* content sent ahead to one worker */
+	MANY_BYTES_MAX = 256 << 20,     /* the same for one that drives many messages at once: content it has not answered for */
+	/* One that drives many at once returns from the module's code within microseconds; when it does not for so long (or MAX_RUNTIME, where that
+	 * is shorter), everything in it stands still. */
+	MANY_CALL_US = 60 * 1000 * 1000,
+	/* It ends its messages itself when their MAX_RUNTIME is over (worker/serve.c); when it has answered nothing for that long and this, it
+	 * does not do so. */
+	MANY_SILENT_US = 90 * 1000 * 1000,
+	MANY_GROUPS = 8,                /* into so many parts a crowd is cut of which one took the worker along and none is named */
+	MANY_SCAN_MAX = 1000,           /* of a sender's flights, behind those whose worker has no room */
 	STAGE_BYTES_MAX = 64 << 20,     /* content kept in the backlog of one stage; more is read from the database */
 	/* Messages straight from the ingress may wait here beyond QUEUE_LIMIT x PARALLELISM (which bounds what is claimed): a
 	 * burst that is worked off in a second or two need not go through the database and back. */
@@ -71,6 +81,10 @@ struct flight {
 	size_t octets;          /* counted in stage->backlog_bytes or worker->bytes */
 	int64_t since;          /* in the backlog or at the worker since (monotonic) */
 	struct stage *then;     /* claimed anew for this stage before the answer for this one was read; or NULL */
+	/* many.c */
+	uint32_t place, then_place; /* hash of the domain of the first recipient; 0: not known */
+	uint32_t group;         /* suspects of one group share a worker; 0: alone */
+	double clock0;          /* its worker's clock when it was sent */
 };
 TAILQ_HEAD(flight_list, flight);
 
@@ -99,6 +113,12 @@ struct worker {
 	bool worn;              /* it says so itself: replaced when it holds nothing */
 	void *page;             /* struct wire_page, mapped; NULL: it gave none */
 	uint64_t retries_seen;  /* of the page's */
+	bool by_id;             /* answers with the id, in any order: it drives many messages at once */
+	bool left, unasked;     /* it is to leave and knows it; by its own will */
+	bool overran;           /* it ended because the message that its page names had had its time */
+	int slot;               /* its place among PARALLELISM, for those that drive many at once; MANY_SPARE: beside them, for suspects */
+	double clock;           /* time it has had, divided by what ran beside each other */
+	int64_t clock_at;
 };
 TAILQ_HEAD(worker_list, worker);
 
@@ -132,6 +152,9 @@ struct stage {
 	uint64_t wakes;         /* counts wake-ups, to notice one during a claim */
 	int64_t avg_us;         /* moving mean of worker time per message; 0: unknown */
 
+	bool many;              /* its workers drive many messages at once: known when the first is ready */
+	unsigned left_unasked;  /* workers in a row that left by their own will and had answered nothing */
+	uint32_t last_group;
 	uint64_t done, crashes, kills, errors, hand_offs, claims;
 	uint64_t named, separated; /* culprits found in a crowd by the page; rows that travel alone since it named none */
 	int64_t unfused_until;  /* 0: it may share a process with others */
@@ -228,8 +251,30 @@ void flight_deal(struct dispatch *d, struct stage *st);
 void flight_send(struct dispatch *d, struct worker *w);
 void flight_read(struct dispatch *d, struct worker *w);
 unsigned flight_depth(const struct stage *st);
+bool flight_room(const struct stage *st, const struct worker *w);
+void flight_give(struct flight *f, struct worker *w);
+
+/* many.c */
+enum { MANY_SPARE = -1 };
+/* To be called before n_sent changes. */
+void many_clock(struct worker *w, int64_t now);
+/* The hash of the domain of an address; never 0. */
+uint32_t many_place(struct str rcpt);
+/* The flight that a line is about: sent to this worker, and not answered. NULL: there is none. */
+struct flight *many_find(const struct dispatch *d, const struct worker *w, int64_t id);
+/* The worker time of a flight that is being answered, microseconds. */
+int64_t many_cost(struct worker *w, const struct flight *f, int64_t now);
+/* Deals the backlog and the suspects out. */
+void many_deal(struct dispatch *d, struct stage *st);
+/* A slot for the next worker that work waits for. false: none is needed, or there is no place. */
+bool many_wants(const struct stage *st, int *ret_slot);
+/* These take the worker's flights apart, since one of them, nobody knows which, took it along. */
+void many_part(struct worker *w);
+/* It left in order, with ids unanswered: nobody is to blame. */
+bool many_left(struct worker *w);
 
 /* repair.c */
+void repair_leave(struct dispatch *d, struct worker *w); /* what was left goes again */
 void repair_add(struct dispatch *d, struct flight *f);
 void repair_run(struct dispatch *d, struct stage *st);
 void repair_crash(struct dispatch *d, struct worker *w, int status);

@@ -11,8 +11,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { READY_LINE = 2 }; /* octets */
-
 struct flight *flight_new(struct dispatch *d, struct stage *st, int64_t id, const char *sender_key)
 {
 	struct flight *f = calloc(1, sizeof *f);
@@ -52,6 +50,7 @@ static void drop_content(struct flight *f)
 static void leave_worker(struct flight *f)
 {
 	struct worker *w = f->worker;
+	many_clock(w, clock_mono_us());
 	TAILQ_REMOVE(&w->flights, f, link);
 	w->n_flights--;
 	if (f->sent)
@@ -119,6 +118,7 @@ void flight_over(struct dispatch *d, struct flight *f)
 	struct stage *then = f->then;
 	char key[FAIR_KEY_MAX + 1];
 	int64_t id = f->id;
+	uint32_t place = f->then_place;
 	snprintf(key, sizeof key, "%s", f->from->key);
 	flight_free(d, f);
 	if (!then)
@@ -128,6 +128,7 @@ void flight_over(struct dispatch *d, struct flight *f)
 		dispatch_sour_add(d, then, id, 0);
 		return;
 	}
+	f->place = place;
 	flight_wait(f, false);
 	dispatch_turn_soon(d);
 }
@@ -146,6 +147,8 @@ void flight_to_backlog(struct dispatch *d, struct flight *f, bool front)
 /* How many messages a worker of this stage may hold. */
 unsigned flight_depth(const struct stage *st)
 {
+	if (st->many)
+		return st->queue_limit;
 	if (!st->avg_us)
 		return st->queue_limit < DEPTH_UNKNOWN ? st->queue_limit : DEPTH_UNKNOWN;
 	if (st->avg_us >= DEPTH_SLOW_US)
@@ -154,10 +157,10 @@ unsigned flight_depth(const struct stage *st)
 	return depth > st->queue_limit ? st->queue_limit : (unsigned)depth;
 }
 
-static bool has_room(const struct stage *st, const struct worker *w)
+bool flight_room(const struct stage *st, const struct worker *w)
 {
 	return w->state == WORKER_READY && !w->worn && (!st->max_messages || w->served + w->n_flights < st->max_messages) &&
-	       w->bytes < WORKER_BYTES_MAX;
+	       w->bytes < (w->by_id ? MANY_BYTES_MAX : WORKER_BYTES_MAX) && (!st->many || w->n_flights < st->queue_limit);
 }
 
 /* The worker for the next flight: the first that has less than PACK_TARGET_US ahead of it, else the least laden; none
@@ -168,7 +171,7 @@ static struct worker *pick(struct stage *st, const struct worker *kept)
 	unsigned depth = flight_depth(st), pack = st->avg_us ? (unsigned)(PACK_TARGET_US / st->avg_us) + 1 : 1;
 	TAILQ_FOREACH(w, &st->workers, link) {
 		const struct flight *first = TAILQ_FIRST(&w->flights);
-		if (w == kept || !has_room(st, w) || (first && first->suspect) || w->n_flights >= depth)
+		if (w == kept || !flight_room(st, w) || (first && first->suspect) || w->n_flights >= depth)
 			continue;
 		if (w->n_flights < pack)
 			return w;
@@ -178,7 +181,7 @@ static struct worker *pick(struct stage *st, const struct worker *kept)
 	return least;
 }
 
-static void give(struct flight *f, struct worker *w)
+void flight_give(struct flight *f, struct worker *w)
 {
 	struct stage *st = f->stage;
 	flight_leave_backlog(f);
@@ -200,7 +203,7 @@ static struct worker *deal_suspects(struct stage *st)
 		struct worker *w, *empty = NULL, *least = NULL;
 		TAILQ_FOREACH(w, &st->workers, link) {
 			const struct flight *first = TAILQ_FIRST(&w->flights);
-			if (!has_room(st, w) || (first && first->suspect))
+			if (!flight_room(st, w) || (first && first->suspect))
 				continue;
 			if (!first && !empty)
 				empty = w;
@@ -209,19 +212,24 @@ static struct worker *deal_suspects(struct stage *st)
 		}
 		if (!empty)
 			return least;
-		give(f, empty);
+		flight_give(f, empty);
 	}
 	return NULL;
 }
 
 void flight_deal(struct dispatch *d, struct stage *st)
 {
-	struct worker *w, *kept = deal_suspects(st);
+	struct worker *w, *kept;
 	struct sender *s;
 	bool by_age;
+	if (st->many) {
+		many_deal(d, st);
+		return;
+	}
+	kept = deal_suspects(st);
 	while (!TAILQ_EMPTY(&st->backlog) && (w = pick(st, kept))) {
 		s = fair_next(&st->book, &by_age);
-		give(by_age || !s ? TAILQ_FIRST(&st->backlog) : TAILQ_FIRST(&s->flights), w);
+		flight_give(by_age || !s ? TAILQ_FIRST(&st->backlog) : TAILQ_FIRST(&s->flights), w);
 	}
 	if (st->n_backlog)
 		pool_grow(d, st);
@@ -240,9 +248,11 @@ static bool send_some(struct dispatch *d, struct worker *w)
 	if (!out.max)
 		out = BUF_INIT(WIRE_DATAGRAM_MAX);
 	buf_reset(&out);
-	TAILQ_FOREACH(f, &w->flights, link) {
-		if (f->sent)
-			continue;
+	/* what is not sent stands behind all that is, which may be thousands */
+	for (f = TAILQ_LAST(&w->flights, flight_list); f && !f->sent && (behind = TAILQ_PREV(f, flight_list, link)) && !behind->sent; f = behind)
+		;
+	behind = NULL;
+	for (; f && !f->sent; f = TAILQ_NEXT(f, link)) {
 		if (f->body_fd >= 0 && n_fds == WIRE_FDS_MAX) {
 			behind = f;
 			break;
@@ -287,9 +297,11 @@ static bool send_some(struct dispatch *d, struct worker *w)
 		/* else it is broken: the read event says so */
 		return false;
 	}
+	many_clock(w, clock_mono_us());
 	for (f = first; n; f = TAILQ_NEXT(f, link), n--) {
 		drop_content(f);
 		f->sent = true;
+		f->clock0 = w->clock;
 		w->n_sent++;
 	}
 	(void)d;
@@ -391,13 +403,14 @@ static int64_t count_fused(struct dispatch *d, struct worker *w, struct str json
 	return sum;
 }
 
-static void answered(struct dispatch *d, struct worker *w, const struct wire_status *line, int64_t each)
+static void answered(struct dispatch *d, struct worker *w, struct flight *f, const struct wire_status *line, int64_t each)
 {
-	struct flight *f = TAILQ_FIRST(&w->flights);
 	struct stage *st = w->stage;
 	struct str word;
 
 	w->served++;
+	st->left_unasked = 0;
+	st->avg_us = w->by_id ? (st->avg_us ? (st->avg_us * 7 + each) / 8 : each) : st->avg_us;
 	int64_t elsewhere = count_fused(d, w, line->json);
 	st->d_time_us += each > elsewhere ? each - elsewhere : 0;
 	fair_charge(f->from, (double)each - f->charged_us);
@@ -423,6 +436,43 @@ static void answered(struct dispatch *d, struct worker *w, const struct wire_sta
 	}
 }
 
+static void ready(struct worker *w, bool by_id)
+{
+	w->ready = true;
+	w->by_id = w->stage->many = by_id;
+	w->start_us = clock_mono_us() - w->asked_at;
+	log_debug(NULL, "stage=%s pid=%d event=worker-ready after_us=%lld", w->stage->name, (int)w->pid, (long long)w->start_us);
+	w->stage->early_kills = 0;
+	w->stage->down_since = 0;
+	w->busy_since = w->n_flights ? clock_mono_us() : 0; /* loading and opening is no message's time */
+	w->clock_at = 0;
+}
+
+/* The answers. 0, or -1: one that answers nothing. */
+static int read_lines(struct dispatch *d, struct worker *w, size_t lines, int64_t now, bool *ret_leaves)
+{
+	int64_t each = w->busy_since ? (now - w->busy_since) / (int64_t)lines : 0;
+	struct stage *st = w->stage;
+	struct wire_status line;
+	size_t pos = 0;
+	int bad = 0;
+	if (each < 1)
+		each = 1;
+	if (!w->by_id)
+		st->avg_us = st->avg_us ? (st->avg_us * 7 + each) / 8 : each;
+	while (!bad && wire_status_get(&w->in, &pos, &line) > 0) {
+		struct flight *f = w->by_id ? many_find(d, w, line.id) : w->n_sent && !line.id ? TAILQ_FIRST(&w->flights) : NULL;
+		if (line.status == WIRE_LEAVING && w->by_id)
+			*ret_leaves = true;
+		else if (f && line.status != WIRE_READY && line.status != WIRE_LEAVING)
+			answered(d, w, f, &line, w->by_id ? many_cost(w, f, now) : each);
+		else
+			bad = -1; /* an answer to nothing */
+	}
+	buf_consume(&w->in, pos);
+	return bad;
+}
+
 void flight_read(struct dispatch *d, struct worker *w)
 {
 	bool end = false;
@@ -440,46 +490,32 @@ void flight_read(struct dispatch *d, struct worker *w)
 	}
 
 	/* count first: the lines of one commit share the time since the first of them began */
-	size_t pos = 0, lines = 0;
+	size_t pos = 0, lines = 0, from = 0;
 	struct wire_status line;
 	int r;
-	while ((r = wire_status_get(&w->in, &pos, &line)) > 0) {
+	for (; (r = wire_status_get(&w->in, &pos, &line)) > 0; from = pos) {
 		if (line.status != WIRE_READY) {
 			lines++;
 			continue;
 		}
-		if (w->ready || lines || pos != READY_LINE) {
+		if (w->ready || lines || from) {
 			r = -1;
 			break;
 		}
-		w->ready = true;
-		w->stage->down_since = 0;
-		w->start_us = clock_mono_us() - w->asked_at;
-		log_debug(NULL, "stage=%s pid=%d event=worker-ready after_us=%lld", w->stage->name, (int)w->pid, (long long)w->start_us);
-		w->stage->early_kills = 0;
-		w->busy_since = w->n_flights ? clock_mono_us() : 0; /* loading and opening is no message's time */
+		ready(w, line.by_id);
 		buf_consume(&w->in, pos);
 		pos = 0;
 	}
 	int64_t now = clock_mono_us();
 	if (lines) {
-		int64_t each = w->busy_since ? (now - w->busy_since) / (int64_t)lines : 0;
-		struct stage *st = w->stage;
-		if (each < 1)
-			each = 1;
-		st->avg_us = st->avg_us ? (st->avg_us * 7 + each) / 8 : each;
-		for (pos = 0; wire_status_get(&w->in, &pos, &line) > 0;) {
-			if (!w->n_sent || line.status == WIRE_READY) {
-				r = -1; /* an answer to nothing */
-				break;
-			}
-			answered(d, w, &line, each);
-		}
+		bool leaves = false;
+		r = read_lines(d, w, lines, now, &leaves) ? -1 : r;
 		w->busy_since = w->n_flights ? now : 0;
 		w->idle_since = now;
-		buf_consume(&w->in, pos);
-		if (!w->n_flights && w->state == WORKER_READY &&
-		    (w->worn || (w->stage->max_messages && w->served >= w->stage->max_messages)))
+		w->left |= leaves;
+		w->unasked |= leaves && w->state == WORKER_READY;
+		if ((leaves && w->state != WORKER_RETIRING) || (!w->n_flights && w->state == WORKER_READY &&
+		    (w->worn || (w->stage->max_messages && w->served >= w->stage->max_messages))))
 			pool_retire(d, w);
 		dispatch_turn_soon(d);
 	}

@@ -435,6 +435,7 @@ static int configure(struct dispatch *d, const struct config *c)
 		char *copy = strdup(program ? program : "");
 		if (!copy)
 			return -1;
+		st->many &= st->program && !strcmp(st->program, copy);
 		free(st->program);
 		st->program = copy;
 		st->removed = false;
@@ -572,6 +573,7 @@ void dispatch_hand_off(void *arg, const char *name, const char *sender_key, cons
 		body_fd = -1;
 	}
 	f->body_fd = body_fd;
+	f->place = item->n_rcpts ? many_place(item->rcpts[0]) : 0;
 	f->octets = f->record.n + (body_fd >= 0 ? (size_t)item->body_size : 0);
 	flight_wait(f, false);
 	dispatch_turn_soon(d);
@@ -628,6 +630,8 @@ void dispatch_stop(struct dispatch *d, unsigned grace_s, void (*done)(void *arg)
 		for (w = TAILQ_FIRST(&st->workers); w; w = next) {
 			next = TAILQ_NEXT(w, link);
 			pool_retire(d, w);
+			if (w->by_id && w->n_flights && w->pid && !w->exited) /* it would take its time */
+				d->sp.kill(d->sp.arg, w->pid, SIGTERM);
 		}
 		while ((f = flight_waiting(st))) {
 			if (d->db_up)

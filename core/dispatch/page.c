@@ -186,9 +186,25 @@ bool page_in_hand(struct dispatch *d, const struct worker *w, int64_t now, struc
 	return true;
 }
 
+/* One that drives many at once ends their messages itself; what it cannot end is a call of the module's that does not return. */
+static bool many_overrun(struct dispatch *d, const struct worker *w, int64_t now, struct page_hand *ret)
+{
+	struct wire_page_copy c = { .steady = false };
+	int64_t most = w->stage->max_runtime_us < MANY_CALL_US ? w->stage->max_runtime_us : MANY_CALL_US;
+	if (w->page)
+		wire_page_read(w->page, &c);
+	if (!page_in_hand(d, w, now, ret))
+		ret->since = c.since;
+	ret->stage = w->stage;
+	bool hangs = c.steady && c.since > 0 && c.since <= now && now - c.since >= most;
+	return hangs || now - w->busy_since >= w->stage->max_runtime_us + MANY_SILENT_US;
+}
+
 bool page_overrun(struct dispatch *d, const struct worker *w, int64_t now, struct page_hand *ret)
 {
 	const struct stage *s;
+	if (w->by_id)
+		return many_overrun(d, w, now, ret);
 	int64_t busy = now - w->busy_since, longest = w->stage->max_runtime_us, since;
 	if (!page_in_hand(d, w, now, ret)) { /* at its own stage, with several at once or none */
 		ret->stage = w->stage;

@@ -31,18 +31,22 @@ unsigned pool_leaving(const struct stage *st)
 	return n;
 }
 
-/* Is there a place for one more? */
-static bool has_place(const struct stage *st)
+/* Is there a place for one more? Which one matters where workers drive many messages at once (many.c). */
+static bool has_place(const struct stage *st, int *ret_slot)
 {
+	if (st->many)
+		return many_wants(st, ret_slot);
+	*ret_slot = (int)(st->n_workers % st->parallelism);
 	return st->n_workers - pool_leaving(st) < st->parallelism && st->n_workers < 2 * st->parallelism;
 }
 
 void pool_grow(struct dispatch *d, struct stage *st)
 {
-	unsigned depth = flight_depth(st), want = st->n_backlog / (depth ? depth : 1) + 1;
+	unsigned depth = flight_depth(st), want = st->many ? 2 * st->parallelism : st->n_backlog / (depth ? depth : 1) + 1;
 	if (d->stopping || st->cooldown_until > clock_mono_us())
 		return;
-	while (st->n_starting < want && has_place(st) && d->n_starting < STARTING_MAX) {
+	int slot;
+	while (st->n_starting < want && has_place(st, &slot) && d->n_starting < STARTING_MAX) {
 		struct worker *w = calloc(1, sizeof *w);
 		if (!w)
 			return;
@@ -51,6 +55,7 @@ void pool_grow(struct dispatch *d, struct stage *st)
 		w->token = ++d->next_token;
 		w->asked_at = clock_mono_us();
 		w->state = WORKER_STARTING;
+		w->slot = slot;
 		w->in = BUF_INIT(STATUS_BUFFER_MAX);
 		TAILQ_INIT(&w->flights);
 		TAILQ_INSERT_TAIL(&st->workers, w, link);
@@ -151,6 +156,7 @@ void pool_retire(struct dispatch *d, struct worker *w)
 	if (w->state == WORKER_RETIRING)
 		return;
 	w->state = WORKER_RETIRING;
+	w->left = true;
 	if (!w->n_flights)
 		w->idle_since = clock_mono_us(); /* the time to leave begins */
 	for (struct flight *f = TAILQ_LAST(&w->flights, flight_list), *before; f; f = before) {
@@ -197,6 +203,8 @@ static void gone_for_good(struct dispatch *d, struct worker *w)
 		 * to go while its module was still opening, says nothing at all */
 		if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL || w->killed_for_overrun || ++st->early_kills >= EARLY_KILLS_MAX)
 			cool_down(d, st, "the module cannot be loaded or opened (see the worker's log)");
+	} else if (held && many_left(w)) {
+		repair_leave(d, w);
 	} else if (held || (!clean && w->state != WORKER_RETIRING && !w->killed_leaving)) {
 		repair_crash(d, w, status);
 	} else {

@@ -143,10 +143,12 @@ static struct flight *named(struct dispatch *d, const struct worker *w)
 
 static void book(struct dispatch *d, struct worker *w, struct flight *f, const char *what, int status, bool alone)
 {
+	bool overrun = w->killed_for_overrun || w->overran;
 	struct stage *st = w->stage, *at = page_stage(d, w);
 	unsigned held = w->n_sent;
 	/* Whose it was also pays for the worker that it took, and for the next one's start. */
-	double cost = (double)(clock_mono_us() - f->since + w->start_us);
+	int64_t now = clock_mono_us();
+	double cost = (double)((w->by_id ? many_cost(w, f, now) : now - f->since) + w->start_us);
 	json_object *o = page_report(w, what, WIFSIGNALED(status) ? WTERMSIG(status) : 0);
 	json_object_object_add(o, "held", json_object_new_int64(held));
 	json_object_object_add(o, "found", json_object_new_string(alone ? "alone" : "page"));
@@ -156,8 +158,22 @@ static void book(struct dispatch *d, struct worker *w, struct flight *f, const c
 	    alone ? "alone" : "page", at->name, held - 1);
 	repair_add(d, f);
 	fair_charge(f->from, cost);
-	blame(d, f, at, json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN), w->killed_for_overrun);
+	blame(d, f, at, json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN), overrun);
 	json_object_put(o);
+}
+
+void repair_leave(struct dispatch *d, struct worker *w)
+{
+	struct stage *st = w->stage;
+	struct flight *f;
+	log_info(NULL, "stage=%s pid=%d event=worker-left served=%llu held=%u hint=\"these go again\"", st->name, (int)w->pid,
+	    (unsigned long long)w->served, w->n_flights);
+	while ((f = TAILQ_LAST(&w->flights, flight_list)))
+		if (f->sent)
+			repair_add(d, f);
+		else
+			flight_to_backlog(d, f, true);
+	repair_run(d, st);
 }
 
 /* The worker of w died. Its flights become repairs; the one whose doing it was is blamed. */
@@ -165,8 +181,14 @@ void repair_crash(struct dispatch *d, struct worker *w, int status)
 {
 	struct stage *st = w->stage;
 	struct flight *f, *guilty;
+	struct page_hand hand;
 	char what[160];
-	bool overrun = w->killed_for_overrun, alone = w->n_sent == 1;
+	w->overran = w->by_id && WIFEXITED(status) && WEXITSTATUS(status) == WIRE_EXIT_OVERRUN && page_in_hand(d, w, clock_mono_us(), &hand);
+	if (w->overran) {
+		st->kills++;
+		st->d_kills++;
+	}
+	bool overrun = w->killed_for_overrun || w->overran, alone = w->n_sent == 1;
 
 	describe(what, sizeof what, status, overrun);
 	st->crashes += !overrun;
@@ -182,6 +204,8 @@ void repair_crash(struct dispatch *d, struct worker *w, int status)
 		suspect(guilty);
 		repair_add(d, guilty);
 	}
+	if (!guilty && w->by_id)
+		many_part(w);
 	while ((f = TAILQ_LAST(&w->flights, flight_list))) {
 		if (!f->sent) {
 			flight_to_backlog(d, f, true);

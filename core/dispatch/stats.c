@@ -128,12 +128,19 @@ void dispatch_status(struct dispatch *d, struct buf *b)
 		    (unsigned long long)st->separated, st->n_suspects, (double)st->avg_us / 1000);
 		struct worker *w;
 		bool more = false;
+		const char *sep = "";
 		TAILQ_FOREACH(w, &st->workers, link)
 			if (w->pid) {
 				buf_addf(b, more ? ",%d" : "%d", (int)w->pid);
 				more = true;
 			}
-		buf_addz(b, "],\"trouble\":");
+		buf_addz(b, "],\"held\":["); /* of each of them: messages handed to it and not answered */
+		TAILQ_FOREACH(w, &st->workers, link)
+			if (w->pid) {
+				buf_addf(b, "%s%u", sep, w->n_sent);
+				sep = ",";
+			}
+		buf_addf(b, "],\"concurrent\":%s,\"trouble\":", st->many ? "true" : "false");
 		put_json(b, st->cooldown_until ? st->trouble : "");
 		buf_addc(b, '}');
 	}
@@ -158,6 +165,14 @@ static uint64_t get_claims(const struct stage *st) { return st->claims; }
 static uint64_t get_hand_offs(const struct stage *st) { return st->hand_offs; }
 static uint64_t get_workers(const struct stage *st) { return st->n_workers; }
 static uint64_t get_leaving(const struct stage *st) { return pool_leaving(st); }
+static uint64_t get_held(const struct stage *st)
+{
+	const struct worker *w;
+	uint64_t n = 0;
+	TAILQ_FOREACH(w, &st->workers, link)
+		n += w->n_sent;
+	return n;
+}
 static uint64_t get_in_flight(const struct stage *st) { return st->in_flight; }
 
 void dispatch_metrics(struct dispatch *d, struct buf *b)
@@ -176,6 +191,7 @@ void dispatch_metrics(struct dispatch *d, struct buf *b)
 		{ "pepsi_stage_handed_off_total", "counter", "Rows that came straight from the ingress.", get_hand_offs },
 		{ "pepsi_stage_workers", "gauge", "Worker processes.", get_workers },
 		{ "pepsi_stage_workers_leaving", "gauge", "Of these, those that hold no message and were told to go.", get_leaving },
+		{ "pepsi_stage_held", "gauge", "Messages handed to workers and not answered yet; of workers that drive many at once: pending ones.", get_held },
 		{ "pepsi_stage_in_flight", "gauge", "Messages held for or by workers.", get_in_flight },
 	};
 	struct stage *st;

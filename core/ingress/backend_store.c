@@ -109,6 +109,16 @@ struct tally_backend backend_tally(struct ingress *in)
 	return (struct tally_backend){ in, counting_up, count };
 }
 
+static void keep_failures(void *ctx, const struct store_dmarc_failures *t, const struct store_dmarc_failure *one, size_t n, store_dmarc_lost_fn fn, void *arg)
+{
+	store_dmarc_failure_put(counting(ctx), t, one, n, fn, arg);
+}
+
+struct failures_backend backend_failures(struct ingress *in)
+{
+	return (struct failures_backend){ in, counting_up, keep_failures };
+}
+
 int ingress_start(struct ingress *in, struct event_base *base, struct store_conn *admission, struct store_conn *const *large,
     unsigned n_large, const struct ingress_sink *sink)
 {

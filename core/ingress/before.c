@@ -222,6 +222,8 @@ static void refuse(struct before_job *job, const struct wire_verdict *v)
 	if (!text[0])
 		r.text = reject ? "The message is refused" : "The message cannot be taken at the moment; try again later";
 	job->s->in->rejected[REFUSED_BEFORE]++;
+	if (reject)
+		vet_settled(job->s->in, &job->s->message);
 	answer(job, &r);
 }
 

@@ -91,6 +91,7 @@ void ingress_free(struct ingress *in)
 	notice_free_all(in);
 	caps_free(in->caps);
 	tally_free(in->tally);
+	failures_free(in->failures);
 	listening_free_all(in);
 	net_tickets_unref(in->tickets);
 	struct event *ev[6] = { in->tick, in->sweep, in->resume, in->wake, in->drain_end, in->drain_turn };
@@ -298,6 +299,8 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	certificates_watch(in, now);
 	caps_write(in->caps, false);
 	tally_flush(in->tally, now, false);
+	if (in->failures)
+		failures_flush(in->failures, now, false);
 }
 
 /* --- after the commit --- */
@@ -460,6 +463,8 @@ void ingress_admitted(void *arg, struct message *const *msgs, const enum store_r
 		if (msgs[i]->session) {
 			log_outcome(in, msgs[i]->session, msgs[i], rcs[i]);
 			caps_settled(in->caps, msgs[i], rcs[i]);
+			if (rcs[i] == STORE_OK)
+				vet_settled(in, msgs[i]);
 		}
 	for (size_t i = 0; i < n; i++)
 		if (msgs[i]->session)
@@ -521,6 +526,8 @@ static void use_settings(struct ingress *in)
 	limits_remember(in->limits, in->set.abuse.remembered);
 	greylist_terms(in->greylist, &in->set.abuse.greylist);
 	tally_configure(in->tally, &in->set.tally);
+	if (in->failures)
+		failures_configure(in->failures, &in->set.failures);
 	/* now, as the account that will write into it */
 	if ((mkdir(in->house.dir, 0700) && errno != EEXIST) || access(in->house.dir, W_OK | X_OK))
 		log_error(NULL,
@@ -541,9 +548,12 @@ int ingress_start_with(struct ingress *in, struct event_base *base, const struct
 	const struct recipient_backend rb = backend_recipients(in);
 	const struct greylist_backend gb = backend_greylist(in);
 	const struct tally_backend tb = backend_tally(in);
+	const struct failures_backend fb = backend_failures(in);
 	char life[64];
 	snprintf(life, sizeof life, "%lld.%ld", (long long)clock_wall_us(), (long)getpid());
 	in->tally = tally_new(&tb, life);
+	strcat(life, "f");
+	in->failures = failures_new(&fb, life);
 	in->recipients = recipients_new(base, &rb);
 	in->greylist = greylist_new(base, &gb);
 	if (in->auth)
@@ -646,7 +656,9 @@ static bool counts_are_stored(struct ingress *in)
 	int64_t now = clock_mono_us();
 	if (!in->counts_until_us)
 		in->counts_until_us = now + COUNTS_GRACE_S * US_PER_S;
-	return !in->tally || !tally_drain(in->tally, now) || now >= in->counts_until_us || evtimer_add(in->drain_end, &soon);
+	bool more = in->tally && tally_drain(in->tally, now);
+	more |= in->failures && failures_drain(in->failures, now);
+	return !more || now >= in->counts_until_us || evtimer_add(in->drain_end, &soon);
 }
 
 static void on_drain_end(evutil_socket_t fd, short what, void *arg)

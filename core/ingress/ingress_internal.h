@@ -17,6 +17,7 @@
 #include "reverse.h"
 #include "session.h"
 #include "settings.h"
+#include "failures.h"
 #include "tally.h"
 #include "vet.h"
 
@@ -99,6 +100,7 @@ struct ingress {
 	struct auth *auth;           /* from the start on */
 	struct caps *caps;           /* from the start on */
 	struct tally *tally;         /* from the start on; counts for DMARC reports */
+	struct failures *failures;   /* likewise; single messages */
 	int64_t counts_until_us;     /* so long a drain waits for the last of them */
 	struct notice *notices;      /* messages of our own on their way to the database */
 	uint64_t n_notices;
@@ -173,6 +175,7 @@ bool ingress_queue_full(const struct ingress *in);
 struct recipient_backend backend_recipients(struct ingress *in);
 struct greylist_backend backend_greylist(struct ingress *in);
 struct tally_backend backend_tally(struct ingress *in);
+struct failures_backend backend_failures(struct ingress *in);
 void backend_count_queue(struct ingress *in, int64_t now_us);
 /* Counts and, within the rate, logs one refusal. */
 void ingress_refused(struct ingress *in, const struct session *s, enum refusal why, const char *fmt, ...)

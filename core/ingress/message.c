@@ -402,6 +402,8 @@ void message_done(struct message *m)
 	buf_free(&m->wishes);
 	buf_free(&m->auth);
 	buf_free(&m->vetted);
+	buf_free(&m->counted);
+	buf_free(&m->failed);
 	buf_free(&m->headers);
 	buf_free(&m->state);
 	m->stage[0] = 0;

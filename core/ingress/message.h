@@ -28,6 +28,7 @@ struct message {
 	struct buf dsn;          /* state.dsn as JSON, or empty */
 	struct buf auth;         /* state.auth as JSON, or empty */
 	struct buf vetted;       /* the same in words of the log, or empty */
+	struct buf counted, failed; /* what its sender's 250 or 5xx makes count: a line of a DMARC report (tally.h), one for a failure report (failures.h); or empty */
 	struct buf wishes;       /* members of the state: deliver_by, priority, require_tls; or empty */
 	int64_t hold_until;      /* seconds since 1970: it waits in the queue till then; 0, or past: it does not */
 	const char *hold_why;    /* "sender" or "cap" */

@@ -384,6 +384,11 @@ int shared_settings_read(struct shared_settings *ret, const struct config *c, st
 	s.tally = (struct tally_settings){ .on = config_int(c, "pepsi-dmarc", "REPORTS"), .interval_s = config_int(c, "pepsi-dmarc", "INTERVAL"),
 		.max_rows = (int32_t)config_int(c, "pepsi-dmarc", "MAX_ROWS"), .max_periods = (int32_t)config_int(c, "pepsi-dmarc", "MAX_DOMAINS") };
 	snprintf(s.tally.address, sizeof s.tally.address, "%s", config_str(c, "pepsi-dmarc", "REPORT_ADDRESS") ? config_str(c, "pepsi-dmarc", "REPORT_ADDRESS") : "");
+	const char *addresses = config_str(c, "pepsi-dmarc", "FAILURE_ADDRESSES");
+	s.failures = (struct failures_settings){ .on = config_int(c, "pepsi-dmarc", "FAILURE_REPORTS"),
+		.local = addresses && !strcmp(addresses, "keep") ? ARF_KEEP : addresses && !strcmp(addresses, "drop") ? ARF_DROP : ARF_HASH,
+		.most_org = (int32_t)config_int(c, "pepsi-dmarc", "MAX_FAILURES_DOMAIN"), .most = (int32_t)config_int(c, "pepsi-dmarc", "MAX_FAILURES") };
+	memcpy(s.failures.address, s.tally.address, sizeof s.failures.address);
 	*ret = s;
 	return 0;
 }

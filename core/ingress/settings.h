@@ -9,6 +9,7 @@
 #include "net/tls.h"
 #include "proto/smtp/server.h"
 #include "supply.h"
+#include "failures.h"
 #include "tally.h"
 #include "vet.h"
 
@@ -67,6 +68,7 @@ struct shared_settings {
 	bool tell_owner, tell_postmaster; /* CAP_NOTICES */
 	struct abuse_settings abuse;
 	struct tally_settings tally;
+	struct failures_settings failures;
 	uint64_t min_free; /* of the spool file system; 0: not looked at */
 };
 

@@ -54,6 +54,8 @@ void ingress_metrics(struct ingress *in, struct buf *out)
 		caps_metrics(in->caps, out);
 	if (in->tally)
 		tally_metrics(in->tally, out);
+	if (in->failures)
+		failures_metrics(in->failures, out);
 	counter(out, "smtp_timeouts_total", "Sessions ended by a deadline", in->timeouts);
 	buf_addz(out, "# HELP pepsi_smtp_deadline_total Sessions ended by a deadline, by which\n# TYPE pepsi_smtp_deadline_total counter\n");
 	for (unsigned i = 0; i < DEADLINE_N; i++)
@@ -132,6 +134,11 @@ void ingress_status(struct ingress *in, struct buf *out)
 	buf_addz(out, ",\"dmarc_counts\":");
 	if (in->tally)
 		tally_status(in->tally, out);
+	else
+		buf_addz(out, "null");
+	buf_addz(out, ",\"dmarc_failures\":");
+	if (in->failures)
+		failures_status(in->failures, out);
 	else
 		buf_addz(out, "null");
 	buf_addz(out, ",\"before\":");

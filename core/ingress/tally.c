@@ -19,8 +19,8 @@ struct domain {
 	int64_t begin, end;    /* seconds */
 	size_t lines;
 	uint64_t overflow;
-	size_t domain_n, policy_n;
-	char text[];           /* domain, policy */
+	size_t domain_n, policy_n, org_n;
+	char text[];           /* domain, policy, org */
 };
 
 struct line {
@@ -244,19 +244,34 @@ static bool same_text(const struct domain *d, struct str domain, struct str poli
 	    !memcmp(d->text + domain.n, policy.p, policy.n);
 }
 
-static struct domain *domain_for(struct tally *t, struct str domain, struct str policy, int64_t begin)
+static struct str org_of(const struct domain *d)
+{
+	return str_n(d->text + d->domain_n + d->policy_n, d->org_n);
+}
+
+static bool org_full(const struct tally *t, struct str org)
+{
+	unsigned n = 0;
+	for (const struct domain *d = t->now.domains; d; d = d->next)
+		n += str_eq(org_of(d), org);
+	return n >= TALLY_DOMAINS_ORG;
+}
+
+static struct domain *domain_for(struct tally *t, struct str domain, struct str org, struct str policy, int64_t begin)
 {
 	struct domain **at = &t->domain_at[hash(t, hash(t, (uint64_t)begin, domain.p, domain.n), policy.p, policy.n) % BUCKETS], *d = *at;
 	while (d && (d->begin != begin || !same_text(d, domain, policy)))
 		d = d->next_hash;
-	if (d || t->now.n_domains == TALLY_DOMAINS_MAX || !(d = calloc(1, sizeof *d + domain.n + policy.n)))
+	if (d || t->now.n_domains == TALLY_DOMAINS_MAX || org_full(t, org) || !(d = calloc(1, sizeof *d + domain.n + policy.n + org.n)))
 		return d;
 	d->begin = begin;
 	d->end = begin + t->set.interval_s;
 	d->domain_n = domain.n;
 	d->policy_n = policy.n;
+	d->org_n = org.n;
 	memcpy(d->text, domain.p, domain.n);
 	memcpy(d->text + domain.n, policy.p, policy.n);
+	memcpy(d->text + domain.n + policy.n, org.p, org.n);
 	d->next_hash = *at;
 	*at = d;
 	d->next = t->now.domains;
@@ -294,18 +309,41 @@ static bool to_report_address(const struct tally *t, const struct tally_message 
 	return true;
 }
 
-void tally_add(struct tally *t, const struct tally_message *m, int64_t now_us)
+/* Domain, organisation, policy and data, each ended by NUL; without data where that is too long. */
+void tally_write(const struct tally *t, const struct tally_message *m, struct buf *slip)
 {
-	char domain[DNS_NAME_MAX + 1];
-	int domain_n = dns_name_fold(m->domain, domain);
+	char domain[DNS_NAME_MAX + 1], org[DNS_NAME_MAX + 1];
+	int domain_n = dns_name_fold(m->domain, domain), org_n = dns_name_fold(m->org, org);
 	if (!t->set.on || !m->asks || domain_n <= 0 || !m->header_from.n || (m->ip_n != 4 && m->ip_n != 16) || to_report_address(t, m))
 		return;
 	struct buf policy = BUF_INIT(200), data = BUF_INIT(TALLY_DATA_MAX);
-	int64_t now = now_us / US_PER_S;
 	write_policy(m, &policy);
+	buf_add(slip, domain, (size_t)domain_n + 1);
+	buf_add(slip, org_n > 0 ? org : domain, org_n > 0 ? (size_t)org_n + 1 : (size_t)domain_n + 1);
+	buf_add(slip, buf_z(&policy), policy.n + 1);
+	bool whole = write_data(m, &data) == 0;
+	buf_add(slip, whole ? buf_z(&data) : "", whole ? data.n + 1 : 1);
+	buf_free(&policy);
+	buf_free(&data);
+}
+
+static struct str next_text(struct str *rest)
+{
+	size_t n = strnlen(rest->p, rest->n);
+	struct str s = str_n(rest->p, n);
+	*rest = str_skip(*rest, n < rest->n ? n + 1 : n);
+	return s;
+}
+
+void tally_count(struct tally *t, struct str slip, int64_t now_us)
+{
+	if (!slip.n)
+		return;
+	struct str domain = next_text(&slip), org = next_text(&slip), policy = next_text(&slip), data = next_text(&slip);
+	int64_t now = now_us / US_PER_S;
 	t->counted++;
-	struct domain *d = policy.failed ? NULL : domain_for(t, str_n(domain, (size_t)domain_n), buf_str(&policy), now - now % t->set.interval_s);
-	struct line *l = d && !write_data(m, &data) ? line_for(t, d, buf_str(&data)) : NULL;
+	struct domain *d = policy.n ? domain_for(t, domain, org, policy, now - now % t->set.interval_s) : NULL;
+	struct line *l = d && data.n ? line_for(t, d, data) : NULL;
 	if (l) {
 		l->messages++;
 	} else if (d) {
@@ -314,8 +352,6 @@ void tally_add(struct tally *t, const struct tally_message *m, int64_t now_us)
 	} else {
 		t->lost++;
 	}
-	buf_free(&policy);
-	buf_free(&data);
 }
 
 /* ---- to the database */
@@ -361,11 +397,11 @@ static void send_book(struct tally *t)
 		return;
 	}
 	for (const struct line *l = t->sent.lines; l; l = l->next)
-		lines[n++] = (struct store_dmarc_line){ l->d->begin * US_PER_S, l->d->end * US_PER_S, str_n(l->d->text, l->d->domain_n),
+		lines[n++] = (struct store_dmarc_line){ l->d->begin * US_PER_S, l->d->end * US_PER_S, str_n(l->d->text, l->d->domain_n), org_of(l->d),
 			str_n(l->d->text + l->d->domain_n, l->d->policy_n), str_n(l->data, l->n), (int64_t)l->messages };
 	for (const struct domain *d = t->sent.domains; d; d = d->next)
 		if (d->overflow)
-			lines[n++] = (struct store_dmarc_line){ d->begin * US_PER_S, d->end * US_PER_S, str_n(d->text, d->domain_n),
+			lines[n++] = (struct store_dmarc_line){ d->begin * US_PER_S, d->end * US_PER_S, str_n(d->text, d->domain_n), org_of(d),
 				str_n(d->text + d->domain_n, d->policy_n), STR(""), (int64_t)d->overflow };
 	const struct store_dmarc_tally how = { t->source, t->seq, t->set.max_rows, t->set.max_periods };
 	p->t = t;

@@ -1,12 +1,13 @@
 /* Counts for DMARC aggregate reports: every message that was judged by a policy whose domain asks for reports adds one to a line, and lines go to the
  * database in batches every few seconds. Nothing blocks, and memory is bounded: what finds no line of its own is counted as overflow
- * of its domain, and what finds not even that, as lost. A daemon that crashes loses the counts of its last FLUSH_S seconds; one that
- * stops in order, none, unless the database is away. A batch whose answer was lost is sent again and counts once.
+ * of its domain, and what finds not even that, as lost. A daemon that crashes loses the counts of its last FLUSH_S seconds (one, and what is
+ * on its way); one that stops in order, none, unless the database is away. A batch whose answer was lost is sent again and counts once.
  *
  * Who judges, told:
  *
  *     struct tally_message m = { .domain = policy domain, .asks = record->n_rua > 0, … };
- *     tally_add(t, &m, clock_wall_us());                     // once per message, whatever became of it
+ *     tally_write(t, &m, &slip);                             // where it is judged
+ *     tally_count(t, buf_str(&slip), clock_wall_us());       // where its sender is told 250 or 5xx: with 4xx it comes again, and counts then
  *
  * Without I/O of its own: the database is struct tally_backend, the clock is the caller's. */
 #ifndef INGRESS_TALLY_H
@@ -20,9 +21,11 @@ enum {
 	TALLY_LINES_MAX = 2000,     /* between two flushes, in all */
 	TALLY_LINES_DOMAIN = 500,   /* … of one domain: nobody crowds out the others */
 	TALLY_DOMAINS_MAX = 500,
+	TALLY_DOMAINS_ORG = 50,     /* … of one organisation: a wildcard makes names without end */
 	TALLY_DATA_MAX = 8192,      /* octets of one line */
 	TALLY_DKIM_MAX = 10,
-	TALLY_FLUSH_S = 5,
+	TALLY_FLUSH_S = 1,          /* one commit; the rows are the same however often they are sent */
+	TALLY_SLIP_MAX = TALLY_DATA_MAX + 2 * 254 + 202,
 };
 
 struct tally;
@@ -43,6 +46,7 @@ struct tally_dkim {
 struct tally_message {
 	/* the policy */
 	struct str domain;          /* where the record was found */
+	struct str org;             /* its organisation; empty: domain */
 	bool asks;                  /* it has rua */
 	enum dmarc_policy p, sp, np;
 	bool adkim_strict, aspf_strict, testing, psl;
@@ -77,7 +81,9 @@ struct tally_backend {
 struct tally *tally_new(const struct tally_backend *be, const char *source);
 void tally_free(struct tally *t); /* accepts NULL; a late answer finds nobody */
 void tally_configure(struct tally *t, const struct tally_settings *s);
-void tally_add(struct tally *t, const struct tally_message *m, int64_t now_us);
+/* What is to be counted, into an empty buffer of TALLY_SLIP_MAX; it stays empty where there is nothing. */
+void tally_write(const struct tally *t, const struct tally_message *m, struct buf *slip);
+void tally_count(struct tally *t, struct str slip, int64_t now_us);
 /* Sends what there is, every TALLY_FLUSH_S seconds, or now. mono_us: the monotonic clock. */
 void tally_flush(struct tally *t, int64_t mono_us, bool now);
 /* Waits for nothing any more: all was answered, or there is nothing. */

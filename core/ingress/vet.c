@@ -273,8 +273,13 @@ static bool conclude(struct vet *v, struct vet_refusal *ret)
 	vet_count(n, v);
 	bool refused = vet_judge(s, r, ret, &quarantine);
 	enum spool_fault f = SPOOL_OK;
-	if (!refused || ret->reply.code >= 500) /* else it comes again, and counts then */
+	verify_applied(v->v, vet_applied(&ret->decision));
+	if (!refused || ret->reply.code >= 500) { /* else it comes again, and counts then */
 		vet_tally(s, r, refused, quarantine);
+		vet_failure(s, v->v, refused, quarantine);
+	}
+	if (refused)
+		vet_settled(s->in, &s->message);
 	if (!refused && ((f = vet_fields(s, v->v, &forged)) || keep(v, quarantine))) {
 		no_room(ret, f);
 		refused = true;

@@ -186,6 +186,12 @@ static bool by_arc(const struct vet_terms *t, const struct verify_verdict *r, st
 	return refuse(ret, VERIFY_ARC, 550, "5.7.29", "The ARC chain is broken: %s", r->arc->reason);
 }
 
+enum dmarc_policy vet_applied(const struct vet_decision *d)
+{
+	return d->method != VERIFY_DMARC || d->action == VET_ACCEPTS ? DMARC_NONE : d->action == VET_REFUSES ? DMARC_REJECT :
+	       d->action == VET_QUARANTINES ? DMARC_QUARANTINE : DMARC_NONE;
+}
+
 void vet_decide(const struct vet_terms *t, const struct verify_verdict *r, const char *client, struct vet_decision *ret)
 {
 	*ret = (struct vet_decision){ .action = VET_ACCEPTS };

@@ -28,7 +28,6 @@ struct vet_terms {
 int vet_terms_read(struct vet_terms *t, const struct config *c, const char *section, bool smtp, const char **ret_why);
 void vet_terms_done(struct vet_terms *t);
 
-
 enum vet_action { VET_ACCEPTS, VET_QUARANTINES, VET_REFUSES, VET_PUTS_OFF };
 struct vet_decision {
 	enum vet_action action;
@@ -40,5 +39,7 @@ struct vet_decision {
 };
 /* client: the address as text, for replies. */
 void vet_decide(const struct vet_terms *t, const struct verify_verdict *r, const char *client, struct vet_decision *ret);
+/* What that is of a DMARC policy: nothing, where another method refuses. For verify_applied(). */
+enum dmarc_policy vet_applied(const struct vet_decision *d);
 
 #endif

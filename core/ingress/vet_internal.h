@@ -46,8 +46,10 @@ struct vet_counts {
 bool vet_judge(const struct session *s, const struct verify_verdict *r, struct vet_refusal *ret, bool *ret_quarantine);
 /* Fields of others that pass for ours are taken out, and ours put in front (v NULL: none). 0, or a fault. */
 enum spool_fault vet_fields(struct session *s, const struct verify *v, size_t *ret_forged);
-/* vet_tally.c. One count for a DMARC report; refused, quarantine: what was done, whoever wanted it. */
-void vet_tally(const struct session *s, const struct verify_verdict *r, bool refused, bool quarantine);
+/* vet_tally.c. One count for a DMARC report, with the message until vet_settled(); refused, quarantine: what was done, whoever wanted it. */
+void vet_tally(struct session *s, const struct verify_verdict *r, bool refused, bool quarantine);
+/* vet_failure.c. Likewise one message for a failure report, where its domain asks for some (ruf, fo). Before fields of ours are put in front. */
+void vet_failure(struct session *s, const struct verify *v, bool refused, bool quarantine);
 /* vet_stats.c */
 void vet_count(struct vet_counts *n, const struct vet *v);
 

@@ -1,4 +1,5 @@
-/* A verdict as one count of a DMARC report (tally.h): what the domain wants, what came of it, who sent it. */
+/* A verdict as one count of a DMARC report (tally.h): what the domain wants, what came of it, who sent it. Kept with the message until it is known what its
+ * sender is told: what is put off comes again. */
 #include "vet_internal.h"
 
 #include "base/clock.h"
@@ -11,15 +12,15 @@ static struct str domain_of(struct str address)
 	return STR_NULL;
 }
 
-void vet_tally(const struct session *s, const struct verify_verdict *r, bool refused, bool quarantine)
+void vet_tally(struct session *s, const struct verify_verdict *r, bool refused, bool quarantine)
 {
 	const struct dmarc_record *p = r->record;
 	const struct dmarc_check *c = r->dmarc;
-	const struct message *m = &s->message;
+	struct message *m = &s->message;
 	struct tally_dkim dkim[TALLY_DKIM_MAX];
-	if (!p || !c || !p->n_rua || !c->author->n)
+	if (!p || !c || !p->n_rua || !c->author->n || !s->in->tally)
 		return;
-	struct tally_message t = { .domain = str_from(c->walk.policy_domain), .asks = true, .p = p->p, .sp = p->sp, .np = p->np, .adkim_strict = p->adkim_strict,
+	struct tally_message t = { .domain = str_from(c->walk.policy_domain), .org = str_from(c->walk.org), .asks = true, .p = p->p, .sp = p->sp, .np = p->np, .adkim_strict = p->adkim_strict,
 		.aspf_strict = p->aspf_strict, .testing = p->t, .psl = r->psl, .fo = p->fo, .result = c->result, .wanted = c->policy,
 		.done = refused ? DMARC_REJECT : quarantine ? DMARC_QUARANTINE : DMARC_NONE,
 		.reason = r->override ? verify_override_name(r->override) : NULL, .comment = r->comment, .dkim_aligned = c->dkim_aligned,
@@ -38,5 +39,16 @@ void vet_tally(const struct session *s, const struct verify_verdict *r, bool ref
 		t.spf_domain = str_from(r->spf->domain);
 		t.spf_result = spf_result_name(r->spf->result);
 	}
-	tally_add(s->in->tally, &t, clock_wall_us());
+	m->counted = BUF_INIT(TALLY_SLIP_MAX);
+	tally_write(s->in->tally, &t, &m->counted);
+}
+
+void vet_settled(struct ingress *in, struct message *m)
+{
+	if (in->tally)
+		tally_count(in->tally, buf_str(&m->counted), clock_wall_us());
+	if (in->failures)
+		failures_keep(in->failures, buf_str(&m->failed), clock_mono_us());
+	buf_free(&m->counted);
+	buf_free(&m->failed);
 }

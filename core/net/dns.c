@@ -57,6 +57,7 @@ void net_dns_free(struct net_dns *d)
 	recover(d->groups == 0);
 	while (!TAILQ_EMPTY(&d->flights))
 		dns_flight_free(TAILQ_FIRST(&d->flights));
+	dns_sockets_flush(d);
 	dns_cache_free(d->cache);
 	if (d->turn)
 		event_free(d->turn);

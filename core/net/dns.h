@@ -2,10 +2,10 @@
  * blocks, and no callback is ever called from inside the call that asked, not even for what stands in the cache.
  *
  * It asks the recursive resolvers it is told of (resolv.conf, or [pepsi-dns] SERVERS): by UDP, a socket and thus a port of
- * its own per query, a random id, connected, so that the kernel drops what comes from elsewhere; by TCP where a reply
- * is truncated, or where forged replies arrive. Time-outs lead to the next server; a server that stays silent is taken for down
- * and probed beside real questions until it answers. Equal questions at the same time are one query. Answers are cached for
- * their TTL, negative ones as RFC 2308 says, failures for some seconds.
+ * its own per query (to loopback, where none can be guessed at, sockets may be used again), a random id, connected, so that the
+ * kernel drops what comes from elsewhere; by TCP where a reply is truncated, or where forged replies arrive. Time-outs lead to the
+ * next server; a server that stays silent is taken for down and probed beside real questions until it answers. Equal questions at
+ * the same time are one query. Answers are cached for their TTL, negative ones as RFC 2308 says, failures for some seconds.
  *
  * Everything is asked in a group: the budget of one message, or of one connection, in queries and in time. What is asked
  * beyond it is answered with DNS_TEMPFAIL, never left without an answer.
@@ -76,6 +76,7 @@ struct net_dns_settings {
 	char resolv_conf[256];       /* servers come from this file and are read again when it changes; "": they are fixed */
 	bool trust_ad;               /* of all servers; else of those on loopback only */
 	bool random_case;            /* 0x20 */
+	bool reuse;                  /* keep sockets to servers on loopback for the next question: for a loop that never ends, for it has something to wait for then */
 	int64_t timeout_us;          /* of one attempt; 0: what resolv.conf says, else 2 s */
 	unsigned attempts;           /* rounds over the servers; 0: likewise, else 2 */
 	int64_t lookup_us;           /* of one question, all attempts together */

@@ -140,6 +140,7 @@ bool dns_flight_reply(struct flight *f, const unsigned char *p, size_t n)
 		return false;
 	}
 	dns_server_replied(d, f->server, now - f->sent_us);
+	f->heard = true;
 	switch (rc) {
 	case DNS_REPLY_OK:
 		land(f, a, (int)f->server);

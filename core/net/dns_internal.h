@@ -22,6 +22,7 @@ enum {
 	DNS_FORGED_MAX = 20,            /* replies that are none to one attempt: go on by TCP, where guessing ids does not help */
 	DNS_DATAGRAMS_PER_TURN = 32,
 	DNS_RESOLV_CHECK_S = 5,         /* resolv.conf is looked at no more often */
+	DNS_SPARE_MAX = 32,             /* sockets to servers on loopback kept for the next question */
 	DNS_BUCKETS = 256,              /* of the table of flights */
 	DNS_GROUP_OPEN = 10,            /* questions of one group under way at once: keys of ten signatures, hosts of an mx term */
 	DNS_GROUP_OPEN_BUSY = 2,        /* when half of MAX_IN_FLIGHT is taken: many slow zones may not take it all from the others; of the last quarter, one */
@@ -59,7 +60,9 @@ struct flight {
 	unsigned server;
 	struct dns_query q;
 	int fd;
+	struct wire *wire;                  /* instead of fd and io, to a server on loopback */
 	bool tcp;
+	bool heard;                         /* the reply came: nothing more is to come on its socket */
 	unsigned forged;
 	struct event *io, *timer;
 	size_t out;                         /* octets of the query written (TCP, with the two of the length) */
@@ -125,6 +128,8 @@ struct net_dns {
 	struct dns_cache *cache;
 	TAILQ_HEAD(dns_flights, flight) flights;
 	struct dns_flights bucket[DNS_BUCKETS];
+	LIST_HEAD(, wire) spares;    /* no question is under way on them */
+	unsigned n_spares;
 	unsigned in_flight, groups;
 	TAILQ_HEAD(, net_dns_group) hungry;
 	struct dns_asks ready;
@@ -183,6 +188,8 @@ void dns_flight_broken(struct flight *f, const char *why);
 /* Opens the socket of the attempt and sends the query. 0, or -1: broken at once. */
 int dns_socket_open(struct flight *f, bool tcp);
 void dns_socket_close(struct flight *f);
+/* The servers are others now, or it is all over. */
+void dns_sockets_flush(struct net_dns *d);
 
 /* dns_server.c */
 /* The servers of d->s; those that stay keep what is known of them. Returns whether they changed. */

@@ -27,6 +27,8 @@ bool dns_servers_set(struct net_dns *d)
 		d->server[i] = s;
 	}
 	d->n_servers = d->s.n_servers;
+	if (changed)
+		dns_sockets_flush(d);
 	return changed;
 }
 

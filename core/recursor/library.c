@@ -1,6 +1,7 @@
 /* libunbound: loaded here, set up out of [pepsi-dns], asked. May not know who asks. What the library would print becomes lines of our log. */
 #include "internal.h"
 
+#include "base/library.h"
 #include "base/log.h"
 
 #ifndef PEPSI_UNBOUND
@@ -33,7 +34,6 @@ void library_end(void)
 
 #else
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,26 +62,17 @@ const char *recursor_missing(void)
 
 static int load(void)
 {
-	static const struct {
-		const char *name;
-		void *to;
-	} of[] = { { "ub_ctx_create_event", &ub.create }, { "ub_ctx_delete", &ub.delete }, { "ub_ctx_set_option", &ub.set_option },
-		{ "ub_ctx_config", &ub.config }, { "ub_ctx_set_fwd", &ub.set_fwd }, { "ub_ctx_add_ta_file", &ub.add_ta_file },
-		{ "ub_ctx_debugout", &ub.debugout }, { "ub_resolve_event", &ub.resolve }, { "ub_strerror", &ub.strerror } };
-	void *lib = dlopen("libunbound.so.8", RTLD_NOW | RTLD_LOCAL);
-	if (!lib) {
-		log_error(NULL, "event=recursor-start reason=\"libunbound.so.8 cannot be loaded (package libunbound8)\" detail=%s", log_qz(dlerror()));
-		return -1;
-	}
-	for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
-		void *p = dlsym(lib, of[i].name);
-		if (!p) {
-			log_error(NULL, "event=recursor-start reason=\"libunbound.so.8 lacks %s\"", of[i].name);
-			return -1;
-		}
-		memcpy(of[i].to, &p, sizeof p);
-	}
-	return 0;
+	static const struct library_symbol of[] = { { "ub_ctx_create_event", &ub.create }, { "ub_ctx_delete", &ub.delete },
+		{ "ub_ctx_set_option", &ub.set_option }, { "ub_ctx_config", &ub.config }, { "ub_ctx_set_fwd", &ub.set_fwd },
+		{ "ub_ctx_add_ta_file", &ub.add_ta_file }, { "ub_ctx_debugout", &ub.debugout }, { "ub_resolve_event", &ub.resolve },
+		{ "ub_strerror", &ub.strerror } };
+	const char *why;
+	int rc = library_bind("libunbound.so.8", of, sizeof of / sizeof *of, &why);
+	if (rc < 0)
+		log_error(NULL, "event=recursor-start reason=\"libunbound.so.8 cannot be loaded (package libunbound8)\" detail=%s", log_qz(why));
+	else if (rc)
+		log_error(NULL, "event=recursor-start reason=\"libunbound.so.8 lacks %s\"", why);
+	return rc ? -1 : 0;
 }
 
 /* One write is one line or more, "[time] libunbound[pid:0] error: text". */

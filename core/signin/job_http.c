@@ -4,6 +4,7 @@
 #include "job.h"
 
 #include "jwt.h"
+#include "base/library.h"
 #include "proto/wire/signin.h"
 
 #include <stdio.h>
@@ -23,7 +24,6 @@ bool job_url_ok(const char *url)
 
 #ifdef PEPSI_CURL
 #include <curl/curl.h>
-#include <dlfcn.h>
 
 static struct {
 	CURLcode (*global_init)(long);
@@ -39,21 +39,14 @@ static struct {
 
 const char *job_http_load(void)
 {
-	static const struct {
-		const char *name;
-		void *to;
-	} of[] = { { "curl_global_init", &curl.global_init }, { "curl_easy_init", &curl.easy_init }, { "curl_easy_setopt", &curl.setopt },
-		{ "curl_easy_perform", &curl.perform }, { "curl_easy_getinfo", &curl.getinfo }, { "curl_easy_cleanup", &curl.cleanup },
-		{ "curl_easy_strerror", &curl.strerror }, { "curl_slist_append", &curl.slist_append }, { "curl_slist_free_all", &curl.slist_free } };
-	void *lib = dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL);
-	if (!lib)
-		return "libcurl.so.4 cannot be loaded (package libcurl4)";
-	for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
-		void *p = dlsym(lib, of[i].name);
-		if (!p)
-			return "libcurl.so.4 lacks a function";
-		memcpy(of[i].to, &p, sizeof p);
-	}
+	static const struct library_symbol of[] = { { "curl_global_init", &curl.global_init }, { "curl_easy_init", &curl.easy_init },
+		{ "curl_easy_setopt", &curl.setopt }, { "curl_easy_perform", &curl.perform }, { "curl_easy_getinfo", &curl.getinfo },
+		{ "curl_easy_cleanup", &curl.cleanup }, { "curl_easy_strerror", &curl.strerror }, { "curl_slist_append", &curl.slist_append },
+		{ "curl_slist_free_all", &curl.slist_free } };
+	const char *why;
+	int rc = library_bind("libcurl.so.4", of, sizeof of / sizeof *of, &why);
+	if (rc)
+		return rc < 0 ? "libcurl.so.4 cannot be loaded (package libcurl4)" : "libcurl.so.4 lacks a function";
 	return curl.global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK ? NULL : "libcurl cannot be set up";
 }
 

@@ -2,13 +2,13 @@
  * that ends with the job: modules may do what they like there. Never prints, never reads a terminal. */
 #include "job.h"
 
+#include "base/library.h"
 #include "proto/wire/signin.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 #ifdef PEPSI_PAM
-#include <dlfcn.h>
 #include <security/pam_appl.h>
 
 static struct {
@@ -24,20 +24,13 @@ static struct {
 
 const char *job_pam_load(void)
 {
-	static const struct {
-		const char *name;
-		void *to;
-	} of[] = { { "pam_start", &pam.start }, { "pam_start_confdir", &pam.start_confdir }, { "pam_end", &pam.end }, { "pam_set_item", &pam.set_item }, { "pam_get_item", &pam.get_item },
-		{ "pam_authenticate", &pam.authenticate }, { "pam_acct_mgmt", &pam.acct_mgmt }, { "pam_strerror", &pam.strerror } };
-	void *lib = dlopen("libpam.so.0", RTLD_NOW | RTLD_LOCAL);
-	if (!lib)
-		return "libpam.so.0 cannot be loaded (package libpam0g)";
-	for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
-		void *p = dlsym(lib, of[i].name);
-		if (!p)
-			return "libpam.so.0 lacks a function";
-		memcpy(of[i].to, &p, sizeof p);
-	}
+	static const struct library_symbol of[] = { { "pam_start", &pam.start }, { "pam_start_confdir", &pam.start_confdir }, { "pam_end", &pam.end },
+		{ "pam_set_item", &pam.set_item }, { "pam_get_item", &pam.get_item }, { "pam_authenticate", &pam.authenticate },
+		{ "pam_acct_mgmt", &pam.acct_mgmt }, { "pam_strerror", &pam.strerror } };
+	const char *why;
+	int rc = library_bind("libpam.so.0", of, sizeof of / sizeof *of, &why);
+	if (rc)
+		return rc < 0 ? "libpam.so.0 cannot be loaded (package libpam0g)" : "libpam.so.0 lacks a function";
 	return NULL;
 }
 

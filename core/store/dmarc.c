@@ -69,9 +69,34 @@ void store_dmarc_tally_put(struct store_conn *c, const struct store_dmarc_tally 
 	EACH(PARAMS_TIME, params_el_time(p, lines[i].begin));
 	EACH(PARAMS_TIME, params_el_time(p, lines[i].end));
 	EACH(PARAMS_TEXT, params_el_octets(p, lines[i].domain));
+	EACH(PARAMS_TEXT, params_el_octets(p, lines[i].org));
 	EACH(PARAMS_TEXT, params_el_octets(p, lines[i].policy));
 	EACH(PARAMS_TEXT, params_el_octets(p, lines[i].data));
 	EACH(PARAMS_INT8, params_el_int8(p, lines[i].messages));
+	call_send(c, &d->call);
+}
+
+void store_dmarc_failure_put(struct store_conn *c, const struct store_dmarc_failures *t, const struct store_dmarc_failure *one, size_t n,
+    store_dmarc_lost_fn fn, void *arg)
+{
+	struct dmarc_call *d = n <= STORE_DMARC_TALLY_MAX ? dmarc_call_new(put_done, number_result, arg) : NULL;
+	struct params *p;
+
+	if (!d) {
+		fn(arg, STORE_FULL, 0, "out of memory");
+		return;
+	}
+	d->fn.lost = fn;
+	p = call_add(&d->call, STMT_DMARC_FAILURE_PUT);
+	params_text(p, t->source);
+	params_int8(p, t->seq);
+	params_int4(p, t->most_org);
+	params_int4(p, t->most);
+	EACH(PARAMS_TIME, params_el_time(p, one[i].at));
+	EACH(PARAMS_TEXT, params_el_octets(p, one[i].domain));
+	EACH(PARAMS_TEXT, params_el_octets(p, one[i].org));
+	EACH(PARAMS_TEXT, params_el_octets(p, one[i].data));
+	EACH(PARAMS_BYTEA, params_el_octets(p, one[i].headers));
 #undef EACH
 	call_send(c, &d->call);
 }
@@ -102,7 +127,7 @@ static void json_done(struct call *call, enum store_rc rc, const char *err)
 void store_dmarc_ask(struct store_conn *c, enum store_dmarc_question q, const char *args, store_dmarc_json_fn fn, void *arg)
 {
 	static const enum stmt_id ids[STORE_DMARC_QUESTIONS] = { STMT_DMARC_DUE, STMT_DMARC_ROWS, STMT_DMARC_DONE, STMT_DMARC_LIST, STMT_DMARC_UNMUTE,
-		STMT_DMARC_SWEEP, STMT_DMARC_SUMMARY };
+		STMT_DMARC_SWEEP, STMT_DMARC_SUMMARY, STMT_DMARC_FAILURES, STMT_DMARC_FAILURE_SUMMARY };
 	struct dmarc_call *d = dmarc_call_new(json_done, json_result, arg);
 
 	if (!d) {
@@ -143,5 +168,6 @@ void store_dmarc_enqueue(struct store_conn *c, const struct store_dmarc_report *
 	params_array_end(p);
 	params_octets(p, r->body);
 	params_text(p, r->state);
+	params_bool(p, r->failure);
 	call_send(c, &d->call);
 }

@@ -53,7 +53,7 @@ static int run(PGconn *pg, const char *what, const char *sql, char *err, size_t 
 	char text[STORE_ERR_MAX];
 	int rc = 0;
 
-	if (st != PGRES_COMMAND_OK && st != PGRES_TUPLES_OK) {
+	if (st != PGRES_COMMAND_OK && st != PGRES_TUPLES_OK && st != PGRES_EMPTY_QUERY) { /* a patch of comments alone is one */
 		const char *at = PQresultErrorField(res, PG_DIAG_STATEMENT_POSITION);
 
 		if (res)

@@ -59,6 +59,7 @@ struct store_claimed {
 	int64_t id;
 	unsigned stage;         /* index into the stages of the call */
 	const char *sender_key; /* lives during the callback */
+	uint32_t place;         /* hash of the domain of the first recipient; 0: not asked for */
 };
 /* One statement for all stages. */
 typedef void (*store_claim_fn)(void *arg, enum store_rc rc, const struct store_claimed *rows, size_t n);
@@ -128,6 +129,9 @@ struct store_counts {
 	int64_t received;                                /* of these, through admission */
 	int64_t held;                                    /* of the paused ones: by an operator */
 	int64_t hold_rules, reroute_rules;
+	/* known of other domains: policies of MTA-STS that hold, of these enforced, domains whose policy cannot be fetched; domains that mail is less
+	 * protected to than before; addresses of mail exchangers that fail */
+	int64_t sts_policies, sts_enforced, sts_failing, destinations_weaker, addresses_failing;
 };
 typedef void (*store_counts_fn)(void *arg, enum store_rc rc, const struct store_counts *counts);
 void store_counts(struct store_conn *c, store_counts_fn fn, void *arg);

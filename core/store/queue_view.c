@@ -66,9 +66,15 @@ static void counts_result(struct call *call, unsigned stmt, const PGresult *res)
 	k->delivered = result_int8(res, 0, 7);
 	k->bounced = result_int8(res, 0, 8);
 	k->discarded = result_int8(res, 0, 9);
-	k->held = result_int8(res, 0, 10);
-	k->hold_rules = result_int8(res, 0, 11);
-	k->reroute_rules = result_int8(res, 0, 12);
+	struct str rest = result_str(res, 0, 10), word;
+	int64_t *const known[] = { &k->sts_policies, &k->sts_enforced, &k->sts_failing, &k->destinations_weaker, &k->addresses_failing };
+	for (size_t i = 0; i < sizeof known / sizeof *known && str_word(&rest, " ", &word); i++) {
+		uint64_t n;
+		*known[i] = str_u64(word, INT64_MAX, &n) ? 0 : (int64_t)n;
+	}
+	k->held = result_int8(res, 0, 11);
+	k->hold_rules = result_int8(res, 0, 12);
+	k->reroute_rules = result_int8(res, 0, 13);
 }
 
 static void counts_done(struct call *call, enum store_rc rc, const char *err)

@@ -69,6 +69,7 @@ const struct stmt stmts[STMT_N] = {
 	    " (SELECT count(*) FROM pepsi.workqueue WHERE status = 'failed' AND status IN ('failed', 'timeout')),"
 	    " (SELECT count(*) FROM pepsi.workqueue WHERE status = 'timeout' AND status IN ('failed', 'timeout')),"
 	    " sum(accepted)::bigint, sum(received)::bigint, sum(delivered)::bigint, sum(bounced)::bigint, sum(discarded)::bigint,"
+	    " (SELECT array_to_string(pepsi.delivery_counts(), ' ')),"
 	    " (SELECT count(*) FROM pepsi.workqueue WHERE status = 'paused' AND (state #>> '{held,rule}') IS NOT NULL),"
 	    " (SELECT count(*) FROM pepsi.queue_rule WHERE action = 'hold' AND (expires_at IS NULL OR expires_at > now())),"
 	    " (SELECT count(*) FROM pepsi.queue_rule WHERE action = 'reroute' AND (expires_at IS NULL OR expires_at > now()))"
@@ -179,7 +180,11 @@ const struct stmt stmts[STMT_N] = {
 	[STMT_GREYLIST_SWEEP] = { "greylist_sweep", "SELECT pepsi.greylist_sweep($1::integer)::bigint" },
 	[STMT_QUEUE_ROWS] = { "queue_rows", "SELECT pepsi.queue_rows()" },
 	[STMT_DMARC_TALLY_PUT] = { "dmarc_tally_put", "SELECT pepsi.dmarc_tally_put($1::text, $2::bigint, $3::integer, $4::integer, $5::timestamptz[],"
-	    " $6::timestamptz[], $7::text[], $8::text[], $9::text[], $10::bigint[])" },
+	    " $6::timestamptz[], $7::text[], $8::text[], $9::text[], $10::text[], $11::bigint[])" },
+	[STMT_DMARC_FAILURE_PUT] = { "dmarc_failure_put", "SELECT pepsi.dmarc_failure_put($1::text, $2::bigint, $3::integer, $4::integer, $5::timestamptz[],"
+	    " $6::text[], $7::text[], $8::text[], $9::bytea[])" },
+	[STMT_DMARC_FAILURES] = { "dmarc_failures", "SELECT pepsi.dmarc_failures($1::text::jsonb)::text" },
+	[STMT_DMARC_FAILURE_SUMMARY] = { "dmarc_failure_summary", "SELECT pepsi.dmarc_failure_summary($1::text::jsonb)::text" },
 	[STMT_DMARC_DUE] = { "dmarc_due", "SELECT pepsi.dmarc_due($1::text::jsonb)::text" },
 	[STMT_DMARC_ROWS] = { "dmarc_rows", "SELECT pepsi.dmarc_rows($1::text::jsonb)::text" },
 	[STMT_DMARC_DONE] = { "dmarc_done", "SELECT pepsi.dmarc_done($1::text::jsonb)::text" },
@@ -188,5 +193,14 @@ const struct stmt stmts[STMT_N] = {
 	[STMT_DMARC_SWEEP] = { "dmarc_sweep", "SELECT pepsi.dmarc_sweep($1::text::jsonb)::text" },
 	[STMT_DMARC_SUMMARY] = { "dmarc_received_summary", "SELECT pepsi.dmarc_received_summary($1::text::jsonb)::text" },
 	[STMT_DMARC_ENQUEUE] = { "dmarc_enqueue", "SELECT coalesce((pepsi.dmarc_enqueue($1::bigint, $2::text, $3::text, $4::text, $5::text[], $6::bytea[],"
-	    " $7::bytea, $8::text::jsonb))[1], 0)" },
+	    " $7::bytea, $8::text::jsonb, $9::boolean))[1], 0)" },
+	[STMT_STS_LIST] = { "sts_list", "SELECT pepsi.sts_policy_list($1::text::jsonb)::text" },
+	[STMT_STS_PUT] = { "sts_put", "SELECT 'true' FROM (SELECT $1::text::jsonb) t(j), LATERAL pepsi.sts_policy_put(j ->> 'domain', j ->> 'id', j ->> 'mode', j ->> 'body',"
+	    " (j ->> 'fetched')::bigint, (j ->> 'expires')::bigint, (j ->> 'due')::bigint)" },
+	[STMT_STS_FAILED] = { "sts_failed", "SELECT 'true' FROM (SELECT $1::text::jsonb) t(j), LATERAL pepsi.sts_policy_failed(j ->> 'domain', j ->> 'result', j ->> 'why',"
+	    " (j ->> 'at')::bigint, (j ->> 'due')::bigint, (j ->> 'before')::integer)" },
+	[STMT_STS_FORGET] = { "sts_forget", "SELECT pepsi.sts_policy_forget($1::text::jsonb ->> 'domain')::text" },
+	[STMT_ADDRESS_LIST] = { "address_list", "SELECT pepsi.dns_address_list($1::text::jsonb)::text" },
+	[STMT_SECURITY_LIST] = { "security_list", "SELECT pepsi.destination_security_list($1::text::jsonb)::text" },
+	[STMT_SECURITY_FORGET] = { "security_forget", "SELECT pepsi.destination_security_forget($1::text::jsonb ->> 'domain')::text" },
 };

@@ -144,6 +144,8 @@ void submit_send(int fd, const char *helo, struct smtp_client_msg *msg, char *re
 		case SMTP_CEV_NONE:
 		case SMTP_CEV_STARTTLS:
 		case SMTP_CEV_TLS_REFUSED:
+		case SMTP_CEV_SIGNED_IN:
+		case SMTP_CEV_AUTH_FAILED:
 			break;
 		}
 		if (!done && smtp_client_replies(c) != replies) {

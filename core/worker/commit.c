@@ -1,7 +1,8 @@
 /* Settling a batch: one commit for all passes, patience with a database that is away, then the answers in order.
  *
  * A pass that has delivered something must not be forgotten: its commit is tried until it works or the dispatcher is
- * gone, because giving the row back would deliver it twice. Passes that only moved a row may be given back. */
+ * gone, because giving the row back would deliver it twice. Passes that only moved a row may be given back. A worker that has
+ * more to do than to wait (serve.c) tries once, and comes again. */
 #include "base/clock.h"
 #include "fuse.h"
 #include "run.h"
@@ -114,6 +115,13 @@ static int wait_ms(struct run *r, int ms)
 	return 0;
 }
 
+static void give_up_on(struct run *r, const char *why)
+{
+	for (size_t i = 0; i < r->n_slots; i++)
+		if (!r->slots[i].settled)
+			settle(&r->slots[i], 1, why[0] ? why : "the database is away");
+}
+
 static int persist(struct run *r)
 {
 	bool keep = r->caps & RUN_EFFECT;
@@ -131,9 +139,7 @@ static int persist(struct run *r)
 		if (*r->stop && !stopped)
 			stopped = now;
 		if ((!keep && now - began > r->patience_s * US_PER_S) || (stopped && now - stopped > STOP_GRACE_US)) {
-			for (size_t i = 0; i < r->n_slots; i++)
-				if (!r->slots[i].settled)
-					settle(&r->slots[i], 1, why[0] ? why : "the database is away");
+			give_up_on(r, why);
 			return 0;
 		}
 		if (!ms)
@@ -173,7 +179,7 @@ static int answer(struct run *r)
 	int bad = 0;
 	for (size_t i = 0; i < r->n_slots && !bad; i++) {
 		struct run_slot *s = &r->slots[i];
-		struct wire_status st = { s->status, str_from(s->json) };
+		struct wire_status st = { .status = s->status, .json = str_from(s->json), .id = r->by_id ? s->id : 0 };
 		if (s->status == 0 && s->msg)
 			st.json = r->by_hand && !s->msg->n_hops ? STR_NULL : str_from(s->msg->json);
 		if (s->status)
@@ -206,7 +212,7 @@ int run_ready(struct run *r, int page_fd)
 		char space[CMSG_SPACE(sizeof(int))];
 	} ctl = { .space = { 0 } };
 	struct buf b = BUF_INIT(16);
-	if (wire_status_put(&b, &(struct wire_status){ .status = WIRE_READY }))
+	if (wire_status_put(&b, &(struct wire_status){ .status = WIRE_READY, .by_id = r->by_id }))
 		return -1;
 	struct iovec v = { b.p, b.n };
 	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1 };
@@ -227,14 +233,21 @@ int run_ready(struct run *r, int page_fd)
 	return k < 0 ? -1 : 0;
 }
 
-int run_commit(struct run *r)
+int run_leaving(struct run *r)
 {
-	if (!r->n_slots)
-		return 0;
+	return r->by_hand ? 0 : send_up(r, STR("3\n"));
+}
+
+static void prepare(struct run *r)
+{
 	for (size_t i = 0; i < r->n_slots; i++)
 		if (!r->slots[i].settled && !r->slots[i].msg->pass.n_ops)
 			settle(&r->slots[i], 1, "out of memory");
-	int bad = persist(r);
+}
+
+/* All is settled, or nobody is there (bad). */
+static int finish(struct run *r, int bad)
+{
 	if (!bad) {
 		for (size_t i = 0; i < r->n_slots; i++)
 			if (r->slots[i].msg && r->slots[i].status == 0) {
@@ -243,11 +256,16 @@ int run_commit(struct run *r)
 			}
 		bad = answer(r);
 	}
-	for (size_t i = 0; i < r->n_slots; i++)
-		if (r->slots[i].msg) {
-			pass_end(r->slots[i].msg);
-			r->spare[r->n_spare++] = r->slots[i].msg;
-		}
+	for (size_t i = 0; i < r->n_slots; i++) {
+		struct pepsi_msg *m = r->slots[i].msg;
+		if (!m)
+			continue;
+		pass_end(m);
+		if (r->release)
+			r->release(r, m);
+		else
+			r->spare[r->n_spare++] = m;
+	}
 	r->n_slots = 0;
 	r->held = 0;
 	r->caps = 0;
@@ -255,4 +273,39 @@ int run_commit(struct run *r)
 	r->effects_mixed = false;
 	r->first_us = 0;
 	return bad;
+}
+
+int run_commit(struct run *r)
+{
+	if (!r->n_slots)
+		return 0;
+	prepare(r);
+	return finish(r, persist(r));
+}
+
+int run_try(struct run *r)
+{
+	const char *why = "";
+	bool changed;
+	size_t left;
+	if (!r->n_slots)
+		return 0;
+	prepare(r);
+	do {
+		changed = false;
+		left = attempt(r, &why, &changed);
+	} while (left && changed);
+	int64_t now = clock_mono_us();
+	if (left && (r->caps & RUN_EFFECT || !r->unwritten_since || now - r->unwritten_since < r->patience_s * US_PER_S)) {
+		if (!r->unwritten_since) {
+			r->unwritten_since = now;
+			log_warn(NULL, "event=commit-waits messages=%zu error=%s", left, log_qz(why));
+		}
+		return 1;
+	}
+	if (left)
+		give_up_on(r, why);
+	else
+		r->unwritten_since = 0;
+	return finish(r, 0);
 }

@@ -107,6 +107,8 @@ static bool load(struct fuse *f, struct follower *w)
 		fuse_overlay(f->s.c, f->s.overlay, section, &w->mod);
 		/* what its own worker would complain about, it complains about: the row goes there */
 		ok = conf_init(&w->conf, f->s.c, w->stage, &w->mod, fuse_log_fault, &ctx) == 0;
+		if (w->mod.stage.caps & PEPSI_CAP_CONCURRENT) /* it needs a loop of its own */
+			ok = false;
 		if (w->mod.stage.caps & PEPSI_CAP_HELPER && !(f->own->mod->stage.caps & PEPSI_CAP_HELPER))
 			ok = false;
 	} else if (path) {

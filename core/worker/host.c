@@ -1,5 +1,6 @@
 /* The function table that modules see. */
 #include "base/clock.h"
+#include "concurrent.h"
 #include "pass.h"
 #include "resolve.h"
 
@@ -57,4 +58,12 @@ const struct pepsi_host worker_host = {
 	.now_us = clock_wall_us,
 	.more_waiting = host_more_waiting,
 	.resolve = host_resolve,
+	.event_new = host_event_new,
+	.event_arm = host_event_arm,
+	.event_free = host_event_free,
+	.ask = host_ask,
+	.ask_cancel = host_ask_cancel,
+	.complete = host_complete,
+	.in_hand = host_in_hand,
+	.mono_ms = host_mono_ms,
 };

@@ -41,6 +41,37 @@ int input_init(struct input *in, int fd, bool lines)
 	return in->room ? 0 : -1;
 }
 
+static int copy_str(struct arena *a, struct str *s)
+{
+	if (!s->n)
+		return 0;
+	*s = arena_str(a, *s);
+	return s->p ? 0 : -1;
+}
+
+int item_own(struct item *it)
+{
+	struct wire_item w = it->w;
+	struct input_block *b;
+	if (!it->block || it->block->refs == 1)
+		return 0;
+	if (!(b = input_block_new(SIZE_MAX / 2)))
+		return -1;
+	bool bad = !(w.rcpts = arena_calloc(b->a, w.n_rcpts + 1, sizeof *w.rcpts));
+	for (size_t i = 0; i < w.n_rcpts && !bad; i++) {
+		w.rcpts[i] = it->w.rcpts[i];
+		bad = copy_str(b->a, &w.rcpts[i]);
+	}
+	if (bad || copy_str(b->a, &w.mail_from) || copy_str(b->a, &w.state) || copy_str(b->a, &w.headers) || (!it->map && copy_str(b->a, &w.body))) {
+		input_block_unref(b);
+		return -1;
+	}
+	it->w = w;
+	input_block_unref(it->block);
+	it->block = b;
+	return 0;
+}
+
 void item_free(struct item *it)
 {
 	if (!it)

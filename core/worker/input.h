@@ -55,6 +55,9 @@ bool input_readable(const struct input *in);
 struct item *input_take(struct input *in);
 /* Maps a body that came as a descriptor. 0; -1: it is not what was promised (item becomes ITEM_REFUSED). */
 int item_map(struct item *it);
+/* What it points into is its own from here on, so that it keeps no others' memory while it waits for minutes. 0; -1: memory, nothing
+ * has changed. */
+int item_own(struct item *it);
 void item_free(struct item *it);
 void input_done(struct input *in);
 

@@ -3,6 +3,7 @@
 #include "worker.h"
 
 #include "before.h"
+#include "concurrent.h"
 #include "confine.h"
 #include "fuse.h"
 #include "page.h"
@@ -21,7 +22,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { EXIT_ORDERLY = 0, EXIT_ERROR = 1, EXIT_CANNOT_START = 3, NOFILE = 1024, PATIENCE_S = 10, OVERLAY_RETRY_MS = 200 };
+enum { EXIT_ORDERLY = 0, EXIT_ERROR = 1, EXIT_CANNOT_START = 3, NOFILE = 1024, SOCKETS_EACH = 4, PATIENCE_S = 10, OVERLAY_RETRY_MS = 200 };
 
 static volatile int stop_flag;
 static int stop_pipe[2] = { -1, -1 };
@@ -201,26 +202,49 @@ static int run_stage(struct config *c, const char *stage, int channel, int out, 
 	r->stop = &stop_flag;
 	r->stop_fd = stop_pipe[0];
 	r->patience_s = PATIENCE_S;
-	r->fuse = fuse_new(&env, &(struct fuse_setup){ c, module_db, sw, &stop_flag, run_before_hop, r, overlay, steer });
+	struct serve *many = NULL;
+	struct concurrent *engine = NULL;
+	if (mod->stage.caps & PEPSI_CAP_CONCURRENT) {
+		limit(RLIMIT_NOFILE, NOFILE + SOCKETS_EACH * (rlim_t)config_int(c, conf->section, "QUEUE_LIMIT") +
+		    (rlim_t)config_int(c, "pepsi-dns", "MAX_IN_FLIGHT"));
+		struct concurrent_owner owner = { NULL, NULL, NULL };
+		if ((many = serve_new(r)))
+			owner = serve_owner(many);
+		if (!many || !(engine = concurrent_new(&env, &owner, &worker_host))) {
+			log_error(NULL, "event=cannot-start stage=%s error=\"no event loop\"", stage);
+			_exit(EXIT_CANNOT_START);
+		}
+	} else {
+		r->fuse = fuse_new(&env, &(struct fuse_setup){ c, module_db, sw, &stop_flag, run_before_hop, r, overlay, steer });
+	}
+	const struct pepsi_host *host = engine ? concurrent_table() : &worker_host;
 	int page_fd = page_open(r->by_hand);
 
 	/* by hand it runs under whoever typed the command, with what privileges they have */
 	if (!r->by_hand && confine(mod->stage.caps & PEPSI_CAP_HELPER))
 		log_warn(NULL, "event=not-confined stage=%s error=\"%m\" hint=\"its module may fork, and signal what has its account\"", stage);
-	int32_t rc = mod->stage.open ? mod->stage.open(&worker_host, conf, &env.state) : PEPSI_OK;
+	int32_t rc = mod->stage.open ? mod->stage.open(host, conf, &env.state) : PEPSI_OK;
 	if (rc != PEPSI_OK) {
 		log_error(NULL, "event=cannot-start stage=%s program=%s error=\"open() of the module returned %d\"", stage,
 		    mod->stage.name, rc);
 	} else if (!r->by_hand && run_ready(r, page_fd)) {
 		ret = EXIT_ORDERLY; /* nobody waits for us any more */
 	} else {
-		ret = run_loop(r) ? EXIT_ERROR : EXIT_ORDERLY;
+		bool left = false;
+		if (many)
+			ret = serve_loop(many, engine, &left);
+		else
+			ret = run_loop(r) ? EXIT_ERROR : EXIT_ORDERLY;
+		if (left) /* messages are pending, or unanswered: there is nothing that could be closed in order */
+			_exit(r->by_hand ? EXIT_ERROR : ret);
 		if (ret == EXIT_ORDERLY && r->by_hand && r->failed_some)
 			ret = EXIT_ERROR;
 		if (mod->stage.close)
 			mod->stage.close(env.state);
 	}
 	fuse_free(r->fuse);
+	concurrent_free(engine);
+	serve_free(many);
 	run_done(r);
 	free(r);
 	free((void *)(uintptr_t)env.steer);
@@ -232,9 +256,9 @@ static int run_before(const struct config *c, const char *stage, int channel, co
     struct store_worker *sw)
 {
 	struct worker_env env;
-	if (mod->stage.caps & (PEPSI_CAP_DELIVER | PEPSI_CAP_BOUNCE)) { /* the check of the configuration says so, too */
-		log_error(NULL, "event=cannot-start stage=%s program=%s error=\"it delivers or bounces: no stage for BEFORE_ACCEPT\"", stage,
-		    mod->stage.name);
+	if (mod->stage.caps & (PEPSI_CAP_DELIVER | PEPSI_CAP_BOUNCE | PEPSI_CAP_CONCURRENT)) { /* the check of the configuration says so, too */
+		log_error(NULL, "event=cannot-start stage=%s program=%s error=\"it %s: no stage for BEFORE_ACCEPT\"", stage, mod->stage.name,
+		    mod->stage.caps & PEPSI_CAP_CONCURRENT ? "drives many messages at once" : "delivers or bounces");
 		return EXIT_CANNOT_START;
 	}
 	fuse_env(&env, c, mod, conf);

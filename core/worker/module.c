@@ -75,6 +75,11 @@ int module_adopt(struct worker_module *ret, const struct pepsi_stage *d, const c
 		buf_addz(why, "module has no process() hook");
 		return -1;
 	}
+	if (m.stage.caps & PEPSI_CAP_CONCURRENT && !m.stage.stop) {
+		buf_addf(why, "module declares PEPSI_CAP_CONCURRENT and has no stop() hook (it says ABI %u.%u, these came with 1.2): without it a "
+			 "message could not be ended in time", d->abi.major, d->abi.minor);
+		return -1;
+	}
 	if (m.stage.load_class > PEPSI_LOAD_FULL) {
 		buf_addf(why, "module declares load class %u, which does not exist", m.stage.load_class);
 		return -1;

@@ -13,6 +13,7 @@ enum {
 	REASON_MAX = 500,       /* octets of a reason in state and on the status line */
 	BACKOFF_S = 60,         /* first retry of the host; doubled each time */
 	BACKOFF_MAX_S = 3600,
+	LINE_MAX_HERE = WIRE_LINE_MAX - 32, /* status and id stand before it */
 	ALSO_MAX = 8,           /* stages named on the status line besides the row's own */
 };
 
@@ -51,7 +52,7 @@ static void set_json(struct pepsi_msg *msg, const char *outcome, const char *to,
 {
 	const char *also[ALSO_MAX];
 	size_t n_also = 0;
-	struct buf b = BUF_INIT(WIRE_LINE_MAX - 8);
+	struct buf b = BUF_INIT(LINE_MAX_HERE);
 	for (size_t i = 0; i < msg->n_clones + msg->n_injects && n_also < ALSO_MAX; i++) {
 		const char *s = i < msg->n_clones ? msg->clones[i].stage : msg->injects[i - msg->n_clones].stage;
 		bool waits = i < msg->n_clones && msg->clones[i].status == PEPSI_CLONE_RETRY; /* "also" makes the dispatcher look when it is due */
@@ -73,9 +74,9 @@ static void set_json(struct pepsi_msg *msg, const char *outcome, const char *to,
 		fits = b.n;
 	for (size_t k = 0; k < n_also; k++)
 		buf_addf(&b, "%s\"%s\"", k ? "," : ",\"also\":[", state_escape(msg->a, str_from(also[k]), PASS_STAGE_MAX));
-	if (n_also && !buf_addc(&b, ']') && b.n < WIRE_LINE_MAX - 16)
+	if (n_also && !buf_addc(&b, ']') && b.n < LINE_MAX_HERE - 8)
 		fits = b.n;
-	if (error && !buf_addf(&b, ",\"error\":\"%s\"", state_escape(msg->a, str_from(error), REASON_MAX)) && b.n < WIRE_LINE_MAX - 16)
+	if (error && !buf_addf(&b, ",\"error\":\"%s\"", state_escape(msg->a, str_from(error), REASON_MAX)) && b.n < LINE_MAX_HERE - 8)
 		fits = b.n;
 	msg->json = arena_printf(msg->a, "%.*s}", (int)fits, buf_z(&b));
 	buf_free(&b);
@@ -412,8 +413,11 @@ void pass_rules(struct pepsi_msg *msg, int32_t rc)
 	if (!msg->misuse[0] && rc == PEPSI_OK && msg->end == END_NONE)
 		pass_misuse(msg, "process() returned PEPSI_OK without a terminal (advance, finish, pause, fail, …): "
 				 "every pass ends with exactly one");
+	if (!msg->misuse[0] && rc == PEPSI_PENDING && !msg->pending)
+		pass_misuse(msg, "process() returned PEPSI_PENDING, but the module does not declare PEPSI_CAP_CONCURRENT");
 	if (!msg->misuse[0] && rc != PEPSI_OK && rc != PEPSI_RETRY && rc != PEPSI_PERMANENT)
-		pass_misuse(msg, "process() returned %d, which is none of PEPSI_OK, PEPSI_RETRY, PEPSI_PERMANENT", rc);
+		pass_misuse(msg, "%s %d, which is none of PEPSI_OK, PEPSI_RETRY, PEPSI_PERMANENT",
+		    msg->pending ? "the pass ended with" : "process() returned", rc);
 }
 
 void pass_conclude(struct pepsi_msg *msg, int32_t rc)

@@ -26,6 +26,7 @@
 struct json_object;
 struct steer_list; /* steer.h */
 struct net_dns_group;
+struct pending;
 
 enum {
 	PASS_ARENA_MAX = 256 * 1024 * 1024, /* what a module may make the host hold for one message: two bodies of the usual limit */
@@ -118,7 +119,8 @@ struct pepsi_msg {
 	const uint32_t *end_keep;       /* pause_with; NULL: all that are not gone */
 	size_t end_n_keep;
 
-	struct net_dns_group *dns;      /* of host->resolve(); NULL: not asked yet */
+	struct net_dns_group *dns;      /* of host->resolve() or ask(); NULL: not asked yet */
+	struct pending *pending;        /* a concurrent module's (concurrent.h); NULL: any other's */
 	char misuse[256];               /* the first broken rule; empty: none */
 	char last_log[256];             /* the last warning or error the module logged */
 

@@ -2,6 +2,7 @@
 #include "resolve.h"
 
 #include "base/clock.h"
+#include "concurrent.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -41,27 +42,38 @@ int resolve_settings(const struct config *c, struct net_dns_settings *ret, char 
 
 /* ---- host->resolve() */
 
-/* One per process, made with the first question; the process ends with it. */
-static struct net_dns *resolver_of(const struct config *c)
+/* One per process, made with the first question: on the loop of a concurrent module, or on one of its own, that nobody else runs. */
+static struct net_dns *the_dns;
+static struct event_base *own_base;
+
+struct net_dns *resolve_dns(const struct config *c)
 {
-	static struct net_dns *dns;
-	static struct event_base *base;
 	struct net_dns_settings s;
 	char err[256];
-	if (dns)
-		return dns;
+	struct concurrent *many = concurrent_here();
+	if (the_dns)
+		return the_dns;
 	if (resolve_settings(c, &s, err, sizeof err)) {
 		log_error(NULL, "event=dns-settings reason=%s", log_qz(err));
 		return NULL;
 	}
-	if (base || (base = event_base_new()))
-		dns = net_dns_new(base, &s);
-	return dns;
+	if (many || own_base || (own_base = event_base_new()))
+		the_dns = net_dns_new(many ? concurrent_base(many) : own_base, &s);
+	return the_dns;
+}
+
+void resolve_done(void)
+{
+	net_dns_free(the_dns);
+	the_dns = NULL;
+	if (own_base)
+		event_base_free(own_base);
+	own_base = NULL;
 }
 
 static struct net_dns_group *group_of(struct pepsi_msg *msg)
 {
-	struct net_dns *dns = msg->dns ? NULL : resolver_of(msg->env->conf->c);
+	struct net_dns *dns = msg->dns ? NULL : resolve_dns(msg->env->conf->c);
 	int64_t left = host_runtime_left_ms(msg) * 1000 - US_PER_S; /* enough to do something about the answer */
 	int64_t most = config_int(msg->env->conf->c, "pepsi-dns", "MESSAGE_DEADLINE");
 	if (left > most)
@@ -71,7 +83,7 @@ static struct net_dns_group *group_of(struct pepsi_msg *msg)
 	return msg->dns;
 }
 
-static struct pepsi_dns *copy(struct arena *a, const struct dns_answer *from)
+struct pepsi_dns *resolve_copy(struct arena *a, const struct dns_answer *from)
 {
 	struct pepsi_dns *to = arena_alloc(a, sizeof *to);
 	struct pepsi_dns_rr *rr = arena_calloc(a, from->n_rr + 1, sizeof *rr);
@@ -91,6 +103,11 @@ static struct pepsi_dns *copy(struct arena *a, const struct dns_answer *from)
 	return to;
 }
 
+const char *resolve_wrong(const char *name, uint32_t type)
+{
+	return !name ? "no name" : !dns_type_name((enum dns_type)type) || type == DNS_SOA ? "no such type of record" : NULL;
+}
+
 const struct pepsi_dns *host_resolve(struct pepsi_msg *msg, const char *name, uint32_t type)
 {
 	_Static_assert(PEPSI_DNS_A == DNS_A && PEPSI_DNS_TLSA == DNS_TLSA && PEPSI_DNS_TXT == DNS_TXT, "the numbers of the protocol");
@@ -99,13 +116,14 @@ const struct pepsi_dns *host_resolve(struct pepsi_msg *msg, const char *name, ui
 		pass_misuse(msg, "resolve: the module does not declare PEPSI_CAP_NET");
 		return NULL;
 	}
-	if (!name || !dns_type_name((enum dns_type)type) || type == DNS_SOA) {
-		pass_misuse(msg, "resolve: %s", name ? "no such type of record" : "no name");
+	const char *wrong = resolve_wrong(name, type);
+	if (wrong) {
+		pass_misuse(msg, "resolve: %s", wrong);
 		return NULL;
 	}
 	struct net_dns_group *g = group_of(msg);
 	struct dns_answer *a = g ? net_dns_wait(g, str_from(name), (enum dns_type)type) : NULL;
-	struct pepsi_dns *ret = a ? copy(msg->a, a) : NULL;
+	struct pepsi_dns *ret = a ? resolve_copy(msg->a, a) : NULL;
 	dns_answer_unref(a);
 	return ret;
 }

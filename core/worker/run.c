@@ -1,5 +1,5 @@
-/* The loop. Ids are answered strictly in the order they came, whatever happened to them; rows that did not come along are
- * loaded a few at a time; an outcome waits for others only as long as run.h says. */
+/* The loop. Ids are answered strictly in the order they came, whatever happened to them; an outcome waits for others only as long as run.h
+ * says. Modules that drive many messages at once have another one: serve.c. */
 #include "run.h"
 
 #include "base/clock.h"
@@ -10,9 +10,9 @@
 #include <poll.h>
 #include <stdio.h>
 
-enum { LOAD_MAX = RUN_BATCH, LOAD_CONTENT_MAX = 16, LOAD_ARENA_MAX = 512 * 1024 * 1024, AHEAD_MAX = 200 };
+enum { AHEAD_MAX = 200 };
 
-static struct run_slot *new_slot(struct run *r, int64_t id)
+struct run_slot *run_slot_new(struct run *r, int64_t id)
 {
 	struct run_slot *s = &r->slots[r->n_slots++];
 	*s = (struct run_slot){ .id = id };
@@ -21,9 +21,9 @@ static struct run_slot *new_slot(struct run *r, int64_t id)
 	return s;
 }
 
-static void refuse(struct run *r, struct item *it)
+void run_refuse(struct run *r, struct item *it)
 {
-	struct run_slot *s = new_slot(r, it->w.id);
+	struct run_slot *s = run_slot_new(r, it->w.id);
 	struct wire_status st = { .status = it->st == ITEM_GONE && !r->by_hand ? 0 : 1 };
 	struct buf b = BUF_INIT(sizeof s->json - 1);
 	s->settled = true;
@@ -42,108 +42,6 @@ static void refuse(struct run *r, struct item *it)
 	buf_free(&b);
 	if (st.status)
 		log_warn(NULL, "id=%lld stage=%s event=refused reason=%s", (long long)it->w.id, r->env->stage, log_qz(it->why));
-}
-
-/* --- loading */
-
-static const char *program_of(struct run *r, struct str stage)
-{
-	char section[160];
-	if (!r->c || snprintf(section, sizeof section, "stage-%.*s", STR_ARG(stage)) >= (int)sizeof section)
-		return NULL;
-	return config_str(r->c, section, "PROGRAM");
-}
-
-/* A row read from the table is worked on only if it was claimed for this stage (requirement C3). */
-static void judge(struct run *r, struct item *it, const struct store_row *row)
-{
-	it->st = ITEM_REFUSED;
-	if (!str_ieq(row->stage, str_from(r->env->stage))) {
-		const char *p = program_of(r, row->stage);
-		if (!p || strcmp(p, r->env->mod->stage.name) != 0)
-			snprintf(it->why, sizeof it->why, "row %lld is at stage %.*s, whose PROGRAM is %s, not %s",
-			    (long long)row->id, STR_ARG(row->stage), p ? p : "not configured", r->env->mod->stage.name);
-		else
-			snprintf(it->why, sizeof it->why, "row %lld is at stage %.*s, and this is a worker of stage %s",
-			    (long long)row->id, STR_ARG(row->stage), r->env->stage);
-	} else if (!str_eq(row->status, STR("running"))) {
-		snprintf(it->why, sizeof it->why, "row %lld is %.*s, not running: work is done on claimed rows only; by hand, stop "
-		    "the daemon and set status = 'running' in pepsi.workqueue first", (long long)row->id, STR_ARG(row->status));
-	} else {
-		it->st = ITEM_READY;
-		it->w = (struct wire_item){ .id = row->id, .received_at = row->received_at, .body_id = row->body_id,
-			.mail_from = row->mail_from, .rcpts = row->rcpts, .n_rcpts = row->n_rcpts, .state = row->state,
-			.headers = row->headers, .body = row->body, .body_size = row->body.n };
-	}
-}
-
-static enum store_rc load_patiently(struct run *r, struct arena *a, const int64_t *ids, size_t n, struct store_row **rows,
-    size_t *n_rows)
-{
-	int64_t until = clock_mono_us() + r->patience_s * US_PER_S;
-	int ms = 50;
-	for (;;) {
-		enum store_rc rc = r->store.load(r->store.arg, a, ids, n, r->env->mod->stage.load_class, rows, n_rows);
-		if ((rc != STORE_AWAY && rc != STORE_RETRY) || *r->stop || clock_mono_us() > until)
-			return rc;
-		struct pollfd p[2] = { { .fd = r->stop_fd, .events = POLLIN }, { .fd = r->by_hand ? -1 : r->in.fd } };
-		if (poll(p, 2, ms) > 0)
-			return rc;
-		ms = ms * 2 > 2000 ? 2000 : ms * 2;
-		arena_reset(a);
-	}
-}
-
-/* Loads the first bare items of the queue. How many at once depends on how large the last ones were. */
-static int load_some(struct run *r)
-{
-	struct item *want[LOAD_MAX];
-	int64_t ids[LOAD_MAX];
-	size_t n = 0, n_rows = 0, largest = 1, most = r->env->mod->stage.load_class == PEPSI_LOAD_METADATA ? LOAD_MAX : LOAD_CONTENT_MAX;
-	struct store_row *rows = NULL;
-	if (!r->chunk)
-		r->chunk = r->env->mod->stage.load_class == PEPSI_LOAD_FULL ? 2 : most;
-	for (struct item *it = r->in.head; it && n < r->chunk; it = it->next)
-		if (it->st == ITEM_BARE) {
-			ids[n] = it->w.id;
-			want[n++] = it;
-		}
-	/* nothing that is done may wait for a database that is slow to answer */
-	if (r->n_slots && run_commit(r))
-		return -1;
-	struct input_block *b = input_block_new(LOAD_ARENA_MAX);
-	enum store_rc rc = b ? load_patiently(r, b->a, ids, n, &rows, &n_rows) : STORE_FULL;
-	for (size_t i = 0; i < n; i++) {
-		struct item *it = want[i];
-		const struct store_row *row = NULL;
-		for (size_t k = 0; k < n_rows && rc == STORE_OK && !row; k++)
-			if (rows[k].id == ids[i])
-				row = &rows[k];
-		if (rc != STORE_OK) {
-			if (rc == STORE_FULL && r->chunk > 1 && i > 0)
-				continue; /* stays bare; smaller bites below */
-			it->st = ITEM_REFUSED;
-			snprintf(it->why, sizeof it->why, "the row could not be loaded: %s", rc == STORE_AWAY ? "the database is away"
-			    : rc == STORE_FULL ? "out of memory" : "the database refused");
-		} else if (!row) {
-			it->st = ITEM_GONE;
-			snprintf(it->why, sizeof it->why, "there is no row %lld", (long long)ids[i]);
-		} else {
-			size_t octets = row->headers.n + row->body.n;
-			judge(r, it, row);
-			input_block_unref(it->block); /* the datagram that brought the id */
-			it->block = b;
-			b->refs++;
-			largest = octets > largest ? octets : largest;
-		}
-	}
-	r->chunk = rc == STORE_FULL ? 1 : RUN_OCTETS_MAX / largest;
-	if (r->chunk > most)
-		r->chunk = most;
-	if (!r->chunk)
-		r->chunk = 1;
-	input_block_unref(b);
-	return 0;
 }
 
 /* --- one pass */
@@ -167,12 +65,10 @@ struct pepsi_msg *run_begin(struct run *r, struct item *it)
 	return m;
 }
 
-void run_over(struct run *r, struct item *it, struct pepsi_msg *m)
+void run_take(struct run *r, struct run_slot *s, struct pepsi_msg *m)
 {
-	struct run_slot *s = new_slot(r, it->w.id);
 	s->msg = m;
 	s->took_us = clock_mono_us() - m->began_us;
-	fuse_learn(r->fuse, m);
 	r->caps |= m->caps;
 	for (size_t i = 0; i <= m->n_hops; i++) {
 		const struct worker_env *env = i < m->n_hops ? m->hops[i].env : m->env;
@@ -183,11 +79,22 @@ void run_over(struct run *r, struct item *it, struct pepsi_msg *m)
 		r->effects_mixed |= r->effect && r->effect != env;
 		r->effect = env;
 	}
+	r->held += run_octets_held(m);
+}
+
+size_t run_octets_held(const struct pepsi_msg *m)
+{
 	unsigned touched = m->touched | m->base_touched;
-	r->held += touched & STORE_SET_BODY ? m->body.n : 0;
-	r->held += touched & STORE_SET_HEADERS ? m->headers.n : 0;
+	size_t n = (touched & STORE_SET_BODY ? m->body.n : 0) + (touched & STORE_SET_HEADERS ? m->headers.n : 0);
 	for (size_t i = 0; i < m->n_injects; i++)
-		r->held += m->injects[i].headers.n + m->injects[i].body.n;
+		n += m->injects[i].headers.n + m->injects[i].body.n;
+	return n;
+}
+
+void run_over(struct run *r, struct item *it, struct pepsi_msg *m)
+{
+	run_take(r, run_slot_new(r, it->w.id), m);
+	fuse_learn(r->fuse, m);
 }
 
 static void run_item(struct run *r, struct item *it)
@@ -196,7 +103,7 @@ static void run_item(struct run *r, struct item *it)
 	if (it->st == ITEM_READY)
 		item_map(it);
 	if (it->st != ITEM_READY || !(m = run_begin(r, it))) {
-		refuse(r, it);
+		run_refuse(r, it);
 		return;
 	}
 	pass_run(m);
@@ -206,7 +113,7 @@ static void run_item(struct run *r, struct item *it)
 
 /* The dispatcher is gone: its rows will be handed out anew, so nothing more is begun. When it only says that nothing more
  * comes, what came is done first. */
-static bool nobody_there(const struct run *r)
+bool run_nobody_there(const struct run *r)
 {
 	struct pollfd p = { .fd = r->in.fd };
 	return poll(&p, 1, 0) > 0 && p.revents & (POLLHUP | POLLERR | POLLNVAL);
@@ -216,7 +123,7 @@ bool run_before_hop(void *arg, const struct worker_env *hop)
 {
 	struct run *r = arg;
 	/* a module that closed what is not its own has done enough: nothing goes on in a process that cannot say so */
-	if (hop != r->env && !r->by_hand && nobody_there(r))
+	if (hop != r->env && !r->by_hand && run_nobody_there(r))
 		return false;
 	if (!r->n_slots)
 		return true;
@@ -256,7 +163,7 @@ int run_loop(struct run *r)
 		while (may_read(r) && (got = input_fill(&r->in, 0, -1, err, sizeof err)) != 0)
 			if (got < 0)
 				goto broken;
-		bool leave = *r->stop || (r->in.ended && !r->by_hand && nobody_there(r));
+		bool leave = *r->stop || (r->in.ended && !r->by_hand && run_nobody_there(r));
 		if (!r->in.head || leave) {
 			if (run_commit(r))
 				return 1;
@@ -266,7 +173,7 @@ int run_loop(struct run *r)
 				goto broken;
 			continue;
 		}
-		if (r->in.head->st == ITEM_BARE && load_some(r))
+		if (r->in.head->st == ITEM_BARE && run_load(r))
 			return 1;
 		if (!run_before_hop(r, r->env))
 			return 1;

@@ -41,6 +41,10 @@ struct run {
 	unsigned patience_s; /* how long to wait for a database that is away before a batch is given back */
 	bool failed_some;    /* by hand: a row was refused */
 	struct fuse *fuse;   /* or NULL: nothing is fused */
+	bool by_id;          /* answers carry the id, in any order; nothing waits for a database that is away: serve.c */
+	/* serve.c: the pass is committed and answered. NULL: it goes back to those below. */
+	void (*release)(struct run *r, struct pepsi_msg *m);
+	void *release_arg;
 
 	/* private to run.c */
 	struct pepsi_msg msgs[RUN_BATCH], *spare[RUN_BATCH];
@@ -61,12 +65,25 @@ struct run {
 	bool effects_mixed;  /* several stages' */
 	bool worn_said;
 	int64_t first_us;
+	int64_t unwritten_since; /* run_try() found no database since then; 0: it did */
 	bool lost;           /* a commit within a pass found nobody to be answered */
 };
 
 /* Runs until the input ends, the limit is reached or stop is set. 0: orderly, 1: the channel is unusable (logged). */
 int run_loop(struct run *r);
 void run_done(struct run *r);
+
+/* The same for a module that drives many messages at once, over an engine that was made already (the module was opened with it). Returns
+ * the exit status; *ret_left: ids are left that nobody answers, messages are perhaps still pending: the process is to end without close().
+ * serve.c */
+struct concurrent_owner;
+struct serve;
+struct serve *serve_new(struct run *r);
+/* What concurrent_new() wants. */
+struct concurrent_owner serve_owner(struct serve *s);
+struct concurrent;
+int serve_loop(struct serve *s, struct concurrent *c, bool *ret_left);
+void serve_free(struct serve *s);
 
 /* For struct fuse_setup: commits what this hop could endanger. arg: the run. false: nobody is there to be answered. */
 bool run_before_hop(void *arg, const struct worker_env *hop);
@@ -76,10 +93,23 @@ void run_batch(struct run *r);
  * is over. */
 struct pepsi_msg *run_begin(struct run *r, struct item *it);
 void run_over(struct run *r, struct item *it, struct pepsi_msg *m);
+/* run.c, for the others: a place among the answers (there are RUN_BATCH); a pass that is over put into it; a message that is answered without
+ * a pass; content that a pass holds for its commit; is the dispatcher gone? */
+struct run_slot *run_slot_new(struct run *r, int64_t id);
+void run_take(struct run *r, struct run_slot *s, struct pepsi_msg *m);
+void run_refuse(struct run *r, struct item *it);
+size_t run_octets_held(const struct pepsi_msg *m);
+bool run_nobody_there(const struct run *r);
+/* load.c: loads the first bare items of the queue. 0; -1: nobody is there to be answered; 1: by_id, and the database is away. */
+int run_load(struct run *r);
 /* commit.c: tells the dispatcher that the module is open, and gives it the page (-1: none). 0, -1: nobody is there. */
 int run_ready(struct run *r, int page_fd);
 /* commit.c: settles all slots (retrying as long as it makes sense), writes the log and the status lines. 0, -1: nobody
  * is there to be answered. */
 int run_commit(struct run *r);
+/* The same, one try. 0: all is answered; 1: the database is away, come again with the same slots; -1: nobody is there. */
+int run_try(struct run *r);
+/* by_id: says that nothing more will be begun. */
+int run_leaving(struct run *r);
 
 #endif

@@ -4,9 +4,18 @@
 #define COMMON_HOP_H
 
 #include "base/buf.h"
+#include "hop_auth.h"
 #include "proto/smtp/client.h"
 
-enum hop_tls_mode { HOP_TLS_NONE, HOP_TLS_MAY, HOP_TLS_REQUIRE };
+#include <pepsi/stage.h>
+
+enum hop_tls_mode {
+	HOP_TLS_NONE,
+	HOP_TLS_MAY,      /* STARTTLS where it is offered and works, whatever the certificate */
+	HOP_TLS_REQUIRE,  /* STARTTLS, or nothing */
+	HOP_TLS_IMPLICIT, /* TLS from the first octet (RFC 8314 §3.3) */
+	HOP_TLS_DANE,     /* STARTTLS (at port 465 TLS from the first octet), and what the host shows matches its TLSA records (RFC 7672) */
+};
 
 struct hop_conf { /* strings must outlive the hop */
 	const char *host;   /* name or numeric; or */
@@ -15,8 +24,11 @@ struct hop_conf { /* strings must outlive the hop */
 	bool lmtp;
 	const char *helo;
 	enum hop_tls_mode tls;
-	bool tls_verify;          /* with HOP_TLS_REQUIRE: check the certificate */
+	bool tls_verify;          /* with HOP_TLS_REQUIRE and _IMPLICIT: check the certificate */
 	const char *tls_ca_file;  /* or NULL: the system's */
+	const char *tls_cert, *tls_key; /* what we show, PEM; NULL: nothing */
+	const char *cert_name;    /* what the certificate must name instead of host; NULL: host */
+	const struct hop_auth *auth; /* how to sign in; NULL: not */
 	int64_t connect_ms;       /* each address; also banner and EHLO, each */
 	int64_t command_ms;       /* each reply */
 	int64_t data_ms;          /* content without progress, and the reply to it */
@@ -25,7 +37,7 @@ struct hop_conf { /* strings must outlive the hop */
 
 struct hop;
 
-/* NULL: reason appended to why. Opens nothing. */
+/* NULL: reason appended to why. Opens nothing but the certificates. */
 struct hop *hop_new(const struct hop_conf *conf, struct buf *why);
 /* Says QUIT if a connection is open, without waiting for the answer. */
 void hop_free(struct hop *h);
@@ -34,11 +46,19 @@ void hop_free(struct hop *h);
 struct hop_report {
 	bool dsn;           /* the peer offered DSN: it takes over the duty to report (RFC 3461 §5.2) */
 	bool deliver_by;    /* … DELIVERBY: the same for the sender's deadline (RFC 2852) */
-	bool connected;     /* false: no session could be had: every result is that failure, phases connect to starttls */
+	bool connected;     /* false: no session could be had: every result is that failure, phases connect to auth */
+	bool kept;          /* the connection was there before */
+	enum smtp_auth_fault auth_fault; /* connected false: signing in failed, and why */
+	bool no_secret;     /* … because there is nothing to sign in with (no valid token): not the hop's fault */
+	const char *auth;   /* the mechanism it was signed in with, NULL: not */
 	bool tls;
 	const char *tls_text; /* when tls: version and cipher; lives until the next hop_send() */
 };
 
+/* Whom the next hop_send() works for: what is looked up in the DNS (HOP_TLS_DANE) is asked for this message. */
+void hop_for(struct hop *h, const struct pepsi_host *host, struct pepsi_msg *msg);
+/* Is a connection open that was good when it was last used? */
+bool hop_is_open(const struct hop *h);
 /* Sends the message and fills every recipient's result, whatever happens; texts live until the next hop_send(). Gives up at
  * `until` (monotonic ms, hop_now_ms()). A kept connection that turns out dead before anything of this message was acknowledged is
  * replaced once, unseen by the caller. */

@@ -62,7 +62,23 @@ int hop_unix_address(const char *path, struct hop_address *ret)
 	return 0;
 }
 
-static void describe(struct buf *out, const struct hop_address *a)
+void hop_address_set(struct hop_address *ret, const unsigned char *ip, size_t n, unsigned port)
+{
+	*ret = (struct hop_address){ 0 };
+	if (n == 4) {
+		struct sockaddr_in in = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
+		memcpy(&in.sin_addr, ip, 4);
+		memcpy(&ret->sa, &in, sizeof in);
+		ret->len = sizeof in;
+	} else {
+		struct sockaddr_in6 in = { .sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port) };
+		memcpy(&in.sin6_addr, ip, 16);
+		memcpy(&ret->sa, &in, sizeof in);
+		ret->len = sizeof in;
+	}
+}
+
+void hop_address_text(struct buf *out, const struct hop_address *a)
 {
 	char text[INET6_ADDRSTRLEN];
 	if (a->sa.ss_family == AF_UNIX) {
@@ -80,10 +96,17 @@ static void describe(struct buf *out, const struct hop_address *a)
 	}
 }
 
-int hop_connect(const struct hop_address *a, int64_t until, struct buf *why)
+static int failed(struct buf *why, const struct hop_address *a, int err)
 {
-	int one = 1, err = 0;
-	socklen_t len = sizeof err;
+	buf_addz(why, "connect to ");
+	hop_address_text(why, a);
+	buf_addf(why, ": %s", strerror(err));
+	return -1;
+}
+
+int hop_connect_begin(const struct hop_address *a, const struct hop_address *from, bool *ret_now, struct buf *why)
+{
+	int one = 1;
 	int fd = socket(a->sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0) {
 		buf_addf(why, "socket: %s", strerror(errno));
@@ -92,33 +115,55 @@ int hop_connect(const struct hop_address *a, int64_t until, struct buf *why)
 	if (a->sa.ss_family != AF_UNIX) /* a reply in one segment must not wait for the peer's delayed acknowledgement */
 		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
 	const struct sockaddr *sa = (const void *)&a->sa;
-	if (connect(fd, sa, a->len) == 0)
-		return fd;
-	/* EAGAIN: the backlog of a Unix socket is full; there is nothing to wait for */
-	if (errno != EINPROGRESS && errno != EINTR) {
-		err = errno;
-		goto failed;
+	if (from) {
+#ifdef IP_BIND_ADDRESS_NO_PORT /* the port is chosen when the other end is known: as many connections as without an address */
+		setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof one);
+#endif
+		if (bind(fd, (const void *)&from->sa, from->len)) {
+			int err = errno;
+			close(fd);
+			buf_addz(why, "bind to ");
+			hop_address_text(why, from);
+			buf_addf(why, ": %s", strerror(err));
+			return -1;
+		}
 	}
+	*ret_now = connect(fd, sa, a->len) == 0;
+	/* EAGAIN: the backlog of a Unix socket is full; there is nothing to wait for */
+	if (!*ret_now && errno != EINPROGRESS && errno != EINTR) {
+		int err = errno;
+		close(fd);
+		return failed(why, a, err);
+	}
+	return fd;
+}
+
+int hop_connect_end(int fd, const struct hop_address *a, struct buf *why)
+{
+	int err = 0;
+	socklen_t len = sizeof err;
+	if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len))
+		err = errno;
+	return err ? failed(why, a, err) : 0;
+}
+
+int hop_connect(const struct hop_address *a, int64_t until, struct buf *why)
+{
+	bool now;
+	int fd = hop_connect_begin(a, NULL, &now, why), r = 1;
+	if (fd < 0 || now)
+		return fd;
 	for (;;) {
 		int64_t left = until - hop_now_ms();
 		struct pollfd p = { .fd = fd, .events = POLLOUT };
-		int r = left > 0 ? poll(&p, 1, left > INT32_MAX ? INT32_MAX : (int)left) : 0;
+		r = left > 0 ? poll(&p, 1, left > INT32_MAX ? INT32_MAX : (int)left) : 0;
 		if (r < 0 && errno == EINTR)
 			continue;
-		if (r <= 0) {
-			err = r ? errno : ETIMEDOUT;
-			goto failed;
-		}
-		if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len))
-			err = errno;
-		if (!err)
+		if (r <= 0)
+			failed(why, a, r ? errno : ETIMEDOUT);
+		if (r > 0 && hop_connect_end(fd, a, why) == 0)
 			return fd;
-		goto failed;
+		close(fd);
+		return -1;
 	}
-failed:
-	close(fd);
-	buf_addz(why, "connect to ");
-	describe(why, a);
-	buf_addf(why, ": %s", strerror(err));
-	return -1;
 }

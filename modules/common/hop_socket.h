@@ -23,6 +23,14 @@ int hop_resolve(const char *host, int port, struct hop_address ret[HOP_ADDRESSES
 int hop_unix_address(const char *path, struct hop_address *ret);
 /* A connected descriptor (CLOEXEC, non-blocking), or -1 with the reason appended to why. until: monotonic ms. */
 int hop_connect(const struct hop_address *a, int64_t until, struct buf *why);
+/* Begins to connect, from `from` (NULL: any address of ours): a descriptor (CLOEXEC, non-blocking) that can be written when it is over
+ * (*ret_now: it is), or -1 with the reason appended to why. hop_connect_end() then tells how it went: 0, or -1 with the reason. */
+int hop_connect_begin(const struct hop_address *a, const struct hop_address *from, bool *ret_now, struct buf *why);
+int hop_connect_end(int fd, const struct hop_address *a, struct buf *why);
+/* Out of 4 or 16 octets of an IP address. */
+void hop_address_set(struct hop_address *ret, const unsigned char *ip, size_t n, unsigned port);
+/* "192.0.2.1:25", "[2001:db8::1]:25", "/run/lmtp", appended. */
+void hop_address_text(struct buf *out, const struct hop_address *a);
 /* Is host an address in figures (IPv4 or IPv6) rather than a name? */
 bool hop_is_numeric(const char *host);
 

@@ -55,6 +55,22 @@ struct hop_tls_conf *hop_tls_conf_new(bool verify, const char *ca_file, struct b
 	return c;
 }
 
+int hop_tls_conf_identity(struct hop_tls_conf *c, const char *cert, const char *key, struct buf *why)
+{
+	ERR_clear_error();
+	bool ok = SSL_CTX_use_certificate_chain_file(c->ctx, cert) == 1;
+	if (!ok) {
+		buf_addf(why, "%s: ", cert);
+	} else {
+		ok = SSL_CTX_use_PrivateKey_file(c->ctx, key, SSL_FILETYPE_PEM) == 1 && SSL_CTX_check_private_key(c->ctx) == 1;
+		if (!ok)
+			buf_addf(why, "%s: ", key);
+	}
+	if (!ok)
+		reason(why, "cannot load");
+	return ok ? 0 : -1;
+}
+
 void hop_tls_conf_free(struct hop_tls_conf *c)
 {
 	if (c)
@@ -89,6 +105,14 @@ struct hop_tls *hop_tls_new(struct hop_tls_conf *c, const char *host)
 		SSL_set1_host(t->ssl, host);
 	}
 	return t;
+}
+
+void hop_tls_names(struct hop_tls *t, const char *sni, const char *cert_name)
+{
+	if (sni && !hop_is_numeric(sni))
+		SSL_set_tlsext_host_name(t->ssl, sni);
+	if (cert_name && !hop_is_numeric(cert_name))
+		SSL_set1_host(t->ssl, cert_name);
 }
 
 void hop_tls_free(struct hop_tls *t)
@@ -163,10 +187,33 @@ void hop_tls_bye(struct hop_tls *t)
 	ERR_clear_error();
 }
 
+int hop_tls_error(const struct hop_tls *t)
+{
+	return SSL_get0_peer_certificate(t->ssl) ? (int)SSL_get_verify_result(t->ssl) : X509_V_ERR_UNSPECIFIED;
+}
+
 bool hop_tls_verified(const struct hop_tls *t)
 {
-	X509 *cert = SSL_get0_peer_certificate(t->ssl);
-	return cert && SSL_get_verify_result(t->ssl) == X509_V_OK;
+	return hop_tls_error(t) == X509_V_OK;
+}
+
+const struct stack_st_X509 *hop_tls_chain(const struct hop_tls *t)
+{
+	return SSL_get_peer_cert_chain(t->ssl);
+}
+
+bool hop_tls_showed(const struct hop_tls *t)
+{
+	/* in TLS 1.3 a server that wants none gets none; what it thinks of ours shows when EXTERNAL is on offer */
+	return SSL_get_certificate(t->ssl) != NULL;
+}
+
+bool hop_tls_binding(const struct hop_tls *t, char ret[HOP_TLS_BINDING])
+{
+	static const char label[] = "EXPORTER-Channel-Binding"; /* RFC 9266 §2 */
+	if (SSL_version(t->ssl) < TLS1_3_VERSION)
+		return false;
+	return SSL_export_keying_material(t->ssl, (unsigned char *)ret, HOP_TLS_BINDING, label, sizeof label - 1, (const unsigned char *)"", 0, 1) == 1;
 }
 
 const char *hop_tls_describe(const struct hop_tls *t)

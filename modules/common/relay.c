@@ -9,8 +9,6 @@
 
 enum {
 	MARGIN_MS = 3000,      /* left of MAX_RUNTIME for writing the outcome */
-	HANG_MS = 1000,        /* a failed connection that took this long is a hanging hop … */
-	LEAVE_ALONE_MS = 10000, /* … which is left alone this long, so that one dead hop does not cost every message its time-out */
 	TEXTS_MAX = 1024 * 1024,
 	LOG_RCPTS_MAX = 20,    /* recipients of one message that get a log line */
 };
@@ -27,14 +25,13 @@ int32_t relay_open(const struct pepsi_host *host, const struct pepsi_conf *conf,
 	if (!r)
 		return PEPSI_RETRY;
 	if (relay_configure(r, host, conf, lmtp, &why) == 0)
-		r->hop = hop_new(&r->conf, &why);
-	if (!r->hop) {
+		r->hops = hops_new(&r->conf, &why);
+	if (!r->hops) {
 		host->log(NULL, PEPSI_LOG_ERROR, why.n ? why.p : "out of memory");
 		buf_free(&why);
 		relay_close(r);
 		return PEPSI_PERMANENT;
 	}
-	r->policy.hop = hop_name(r->hop);
 	*ret_worker = r;
 	return PEPSI_OK;
 }
@@ -44,7 +41,7 @@ void relay_close(void *worker)
 	struct relay *r = worker;
 	if (!r)
 		return;
-	hop_free(r->hop);
+	hops_free(r->hops);
 	relay_unconfigure(r);
 	free(r);
 }
@@ -85,8 +82,7 @@ static void load_wishes(const struct pepsi_host *host, struct pepsi_msg *msg, st
 	m->deliver_trace = str_eq(get(host, msg, "deliver_by.trace"), STR("true"));
 }
 
-/* The row as the engine wants it. m->rcpts has room. */
-static int32_t load(const struct pepsi_host *host, struct pepsi_msg *msg, struct smtp_client_msg *m)
+int32_t relay_load(const struct pepsi_host *host, struct pepsi_msg *msg, struct smtp_client_msg *m)
 {
 	struct pepsi_str h, b, from = host->mail_from(msg), dsn;
 	int32_t r = host->headers(msg, &h);
@@ -121,22 +117,23 @@ static int32_t load(const struct pepsi_host *host, struct pepsi_msg *msg, struct
 	return PEPSI_OK;
 }
 
-/* "Too many recipients" (RFC 5321 §4.5.3.1.10), in both spellings, told from a full mailbox. */
-static bool too_many(const struct smtp_result *r)
+bool relay_too_many(const struct smtp_result *r)
 {
-	return r->outcome == SMTP_OUT_TRANSIENT && r->phase == SMTP_PHASE_RCPT && (r->code == 452 || r->code == 552) &&
-	    (!r->status[0] || !strcmp(r->status + 1, ".5.3"));
+	if (r->outcome != SMTP_OUT_TRANSIENT || r->phase != SMTP_PHASE_RCPT || (r->code && r->code != 452 && r->code != 552))
+		return false;
+	return r->status[0] ? !strcmp(r->status + 1, ".5.3") : r->code != 0;
 }
 
 /* Sends; recipients the peer only had no room for go in further transactions, as long as each takes some. */
-static void rounds(struct relay *r, struct smtp_client_msg *m, int64_t until, struct arena *texts, struct hop_report *rep)
+static void rounds(struct relay *r, const struct pepsi_host *host, struct pepsi_msg *msg, struct smtp_client_msg *m, int64_t until,
+    struct arena *texts, struct hops_report *rep)
 {
-	hop_send(r->hop, m, until, rep);
+	hops_send(r->hops, host, msg, m, until, rep);
 	struct smtp_client_rcpt *some = NULL;
-	for (;;) {
+	while (rep->used) {
 		size_t n = 0, ok = 0;
 		for (size_t i = 0; i < m->n_rcpts; i++) {
-			n += too_many(&m->rcpts[i].result);
+			n += relay_too_many(&m->rcpts[i].result);
 			ok += m->rcpts[i].result.outcome == SMTP_OUT_OK;
 		}
 		if (!n || !ok || hop_now_ms() >= until)
@@ -152,17 +149,17 @@ static void rounds(struct relay *r, struct smtp_client_msg *m, int64_t until, st
 			struct smtp_result *res = &m->rcpts[i].result;
 			struct str copy = arena_str(texts, res->text); /* the engine's live until its next message only */
 			res->text = copy.p ? copy : STR("");
-			if (too_many(res))
+			if (relay_too_many(res))
 				some[k++] = m->rcpts[i];
 		}
 		part.rcpts = some;
 		part.n_rcpts = n;
-		hop_send(r->hop, &part, until, &again);
+		hop_send(rep->used, &part, until, &again);
 		k = 0;
 		for (size_t i = 0; i < m->n_rcpts; i++)
-			if (too_many(&m->rcpts[i].result)) {
+			if (relay_too_many(&m->rcpts[i].result)) {
 				m->rcpts[i].result = some[k].result;
-				taken += !too_many(&some[k++].result);
+				taken += !relay_too_many(&some[k++].result);
 			}
 		if (!taken || !again.connected)
 			break;
@@ -178,10 +175,11 @@ static void log_results(const struct relay *r, const struct pepsi_host *host, st
 		const struct smtp_client_rcpt *to = &m->rcpts[i];
 		enum relay_verdict v = relay_judge(&to->result);
 		buf_reset(&b);
-		buf_addf(&b, "%s to=<%.*s> hop=%s%s%s phase=%s code=%u status=%s reply=\"%.*s\"",
+		buf_addf(&b, "%s to=<%.*s> hop=%s%s%s%s%s phase=%s code=%u status=%s reply=\"%.*s\"%s",
 		    v == RELAY_OK ? "relayed" : v == RELAY_RETRY ? "deferred" : "refused", STR_ARG(to->address), r->policy.hop,
-		    rep->tls ? " tls=" : "", rep->tls ? rep->tls_text : "", smtp_phase_name(to->result.phase), to->result.code,
-		    to->result.status[0] ? to->result.status : "-", STR_ARG(to->result.text));
+		    rep->tls ? " tls=" : "", rep->tls ? rep->tls_text : "", rep->auth ? " auth=" : "", rep->auth ? rep->auth : "",
+		    smtp_phase_name(to->result.phase), to->result.code, to->result.status[0] ? to->result.status : "-", STR_ARG(to->result.text),
+		    to->result.maybe ? " maybe_delivered=yes" : "");
 		say(host, msg, v == RELAY_OK ? PEPSI_LOG_INFO : PEPSI_LOG_WARN, &b);
 	}
 	if (m->n_rcpts > LOG_RCPTS_MAX) {
@@ -196,35 +194,24 @@ int32_t relay_process(void *worker, const struct pepsi_host *host, struct pepsi_
 {
 	struct relay *r = worker;
 	struct smtp_client_msg m = { .n_rcpts = host->n_rcpt(msg) };
-	struct hop_report rep = { 0 };
+	struct hops_report rep = { 0 };
 	int64_t now = hop_now_ms(), left = host->runtime_left_ms(msg);
-	bool counted = true;
 	if (!m.n_rcpts)
 		return PEPSI_PERMANENT;
 	m.rcpts = calloc(m.n_rcpts, sizeof *m.rcpts);
 	struct arena *texts = arena_new(TEXTS_MAX);
 	int32_t ret = PEPSI_RETRY;
 	if (m.rcpts && texts)
-		ret = load(host, msg, &m);
+		ret = relay_load(host, msg, &m);
 	if (!m.rcpts || !texts || ret != PEPSI_OK)
 		goto out;
-	if (now < r->down_until) {
-		counted = false;
-		for (size_t i = 0; i < m.n_rcpts; i++)
-			m.rcpts[i].result = (struct smtp_result){ .outcome = SMTP_OUT_LOST, .phase = SMTP_PHASE_CONNECT,
-				.status = "4.4.1", .text = str_from(r->down_text) };
-	} else {
-		rounds(r, &m, now + (left > 2 * MARGIN_MS ? left - MARGIN_MS : left / 2), texts, &rep);
-		if (!rep.connected && hop_now_ms() - now >= HANG_MS) {
-			struct str t = m.rcpts[0].result.text;
-			r->down_until = hop_now_ms() + LEAVE_ALONE_MS;
-			snprintf(r->down_text, sizeof r->down_text, "%.*s", STR_ARG(t));
-		}
-	}
+	rounds(r, host, msg, &m, now + (left > 2 * MARGIN_MS ? left - MARGIN_MS : left / 2), texts, &rep);
+	r->policy.hop = rep.name;
+	r->policy.remote_mta = rep.remote_mta;
 	/* by-trace: the sender hears of a hop that does not know of his deadline (RFC 2852 §4.1.5) */
-	m.deliver_trace = m.deliver_trace && rep.connected && !rep.deliver_by && !r->conf.lmtp;
-	log_results(r, host, msg, &m, &rep);
-	ret = relay_decide(&r->policy, host, msg, &m, !rep.dsn, counted);
+	m.deliver_trace = m.deliver_trace && rep.hop.connected && !rep.hop.deliver_by && !r->conf.each.lmtp;
+	log_results(r, host, msg, &m, &rep.hop);
+	ret = relay_decide(&r->policy, host, msg, &m, !rep.hop.dsn, rep.tried);
 out:
 	free(m.rcpts);
 	arena_free(texts);

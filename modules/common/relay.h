@@ -3,7 +3,7 @@
 #ifndef COMMON_RELAY_H
 #define COMMON_RELAY_H
 
-#include "hop.h"
+#include "hops.h"
 
 #include <pepsi/stage.h>
 
@@ -11,15 +11,19 @@
 #define RELAY_OPTIONS                                                                                                  \
 	{ "HELO", PEPSI_OPT_STRING, 0, NULL, 0, 0, NULL, "our name towards the next hop; default: HOSTNAME of [pepsi]" },   \
 	{ "TLS_VERIFY", PEPSI_OPT_BOOL, PEPSI_OPTF_FILE_ONLY, "YES", 0, 0, NULL,                                                             \
-	    "with TLS = require: the certificate must be valid and name HOST" },                                          \
+	    "with TLS = require and implicit: the certificate must be valid and name HOST" },                                          \
 	{ "TLS_CA_FILE", PEPSI_OPT_PATH, 0, NULL, 0, 0, NULL, "trusted certificates (PEM); default: the system's" },        \
 	{ "CONNECT_TIMEOUT", PEPSI_OPT_DURATION, 0, "30 s", 1, 3600, NULL, "for connecting, the banner, EHLO and TLS, each" }, \
 	{ "COMMAND_TIMEOUT", PEPSI_OPT_DURATION, 0, "5 min", 1, 3600, NULL, "for each reply" },                            \
 	{ "DATA_TIMEOUT", PEPSI_OPT_DURATION, 0, "10 min", 1, 7200, NULL, "for content without progress and for its reply" }, \
 	{ "IDLE_TIMEOUT", PEPSI_OPT_DURATION, 0, "10 s", 0, 300, NULL,                                                     \
 	    "a connection unused for longer is replaced when the next message comes" },                                    \
-	{ "RETRY_MIN", PEPSI_OPT_DURATION, 0, "1 min", 1, 86400, NULL, "wait after the first failure; doubles each time" },  \
-	{ "RETRY_MAX", PEPSI_OPT_DURATION, 0, "1 h", 1, 604800, NULL, "longest wait between two attempts" },               \
+	RELAY_RETRY_OPTIONS("1 min", "1 h")
+
+/* When a message comes again: of every stage that hands mail on. */
+#define RELAY_RETRY_OPTIONS(min, max)                                                                                  \
+	{ "RETRY_MIN", PEPSI_OPT_DURATION, 0, min, 1, 86400, NULL, "wait after the first failure; doubles each time" },     \
+	{ "RETRY_MAX", PEPSI_OPT_DURATION, 0, max, 1, 604800, NULL, "longest wait between two attempts" },                 \
 	{ "DELAY_WARNING", PEPSI_OPT_DURATION, 0, "0 s", 0, 2592000, NULL,                                                \
 	    "tell the sender once when a message waits longer than this (through BOUNCE_STAGE); 0: never" }
 
@@ -30,22 +34,30 @@ void relay_close(void *worker);
 
 /* -- inside, and for tests */
 
+/* The far end of a result. */
+struct relay_where {
+	const char *hop;        /* for texts: "mx.example.net:25" */
+	const char *remote_mta; /* for reports: "mx.example.net", "[192.0.2.1]", or NULL */
+};
+
 struct relay_policy {
 	int64_t retry_min, retry_max; /* seconds */
 	int64_t delay_warning;        /* seconds, 0: off */
 	const char *stage;            /* our own */
 	const char *hop;              /* for texts: "mx.example.net:25" */
 	const char *remote_mta;       /* for reports: "mx.example.net", "[192.0.2.1]", or NULL */
+	const struct relay_where *const *where; /* of each recipient, instead of these two; NULL: they are the same for all */
+	uint32_t wait_s;              /* seconds to the next attempt; 0: by the rule of relay_backoff() */
 };
 
 struct relay {
-	struct hop_conf conf;
-	struct relay_policy policy;
-	struct hop *hop;
-	int64_t down_until;   /* monotonic ms: a hop that hangs is left alone until then */
-	char down_text[SMTP_CLIENT_TEXT_MAX + 1];
-	char *strings[8];     /* copies of configuration texts, owned */
+	struct hops_conf conf;
+	struct hop_auth auth;
+	struct relay_policy policy; /* hop and remote_mta: of the message in hand */
+	struct hops *hops;
+	char *strings[24 + HOPS_MAX]; /* copies of configuration texts, owned, wiped */
 	size_t n_strings;
+	bool out_of_memory;
 };
 
 /* Reads the configuration into r (relay_config.c). Returns 0, or -1 with the reason appended to why. */
@@ -56,6 +68,12 @@ enum relay_verdict { RELAY_OK, RELAY_RETRY, RELAY_BOUNCE };
 /* What a result means for its recipient. What the peer says before MAIL is about us and it, not about the message, so a
  * 5xx there is retried; so is 530 (it wants TLS or a sign-in first: a fault of our configuration). */
 enum relay_verdict relay_judge(const struct smtp_result *r);
+
+/* The row as the engine wants it; m->rcpts has room for m->n_rcpts. Texts are the host's. PEPSI_OK, or what process() is to return. */
+int32_t relay_load(const struct pepsi_host *host, struct pepsi_msg *msg, struct smtp_client_msg *m);
+/* "Too many recipients" (RFC 5321 §4.5.3.1.10), in both spellings, told from a full mailbox, or more than the peer
+ * takes at a time (LIMITS, code 0): another transaction may do. */
+bool relay_too_many(const struct smtp_result *r);
 
 /* Seconds to the next attempt: doubles from retry_min with every attempt before, up to retry_max, a quarter more or less
  * by chance (seed), but not past the end of the lifetime. */

@@ -11,17 +11,6 @@ static bool given(const char *s)
 	return s && *s;
 }
 
-static bool host_ok(const char *s)
-{
-	size_t n = strlen(s);
-	if (hop_is_numeric(s))
-		return true;
-	for (size_t i = 0; i < n; i++)
-		if ((unsigned char)s[i] <= 32 || s[i] == 127 || strchr("/:[]<>()\\,;@\"", s[i]))
-			return false;
-	return n && n <= 253;
-}
-
 static bool helo_ok(const char *s)
 {
 	size_t n = strlen(s);
@@ -31,80 +20,273 @@ static bool helo_ok(const char *s)
 	return n && n <= 255;
 }
 
+/* What the options say, before it is judged or copied. Strings are the host's. */
+struct settings {
+	const char *host, *socket, *helo, *tls, *ca, *cert, *key;
+	const char *user, *password, *token, *token_file, *mechs;
+	bool auth, insecure, verify, mx;
+	enum hop_tls_mode mode;
+	int port;
+};
+
+static void read_settings(struct settings *s, const struct pepsi_host *host, const struct pepsi_conf *conf, bool lmtp)
+{
+	static const char *const modes[] = { "none", "may", "require", "implicit", "dane" };
+	*s = (struct settings){ .host = host->conf_str(conf, "HOST"), .helo = host->conf_str(conf, "HELO"), .tls = host->conf_str(conf, "TLS"),
+		.ca = host->conf_str(conf, "TLS_CA_FILE"), .verify = host->conf_int(conf, "TLS_VERIFY"), .port = (int)host->conf_int(conf, "PORT") };
+	if (lmtp) {
+		s->socket = host->conf_str(conf, "SOCKET");
+	} else {
+		s->cert = host->conf_str(conf, "TLS_CERT");
+		s->key = host->conf_str(conf, "TLS_KEY");
+		s->user = host->conf_str(conf, "AUTH_USER");
+		s->password = host->conf_str(conf, "AUTH_PASSWORD");
+		s->token = host->conf_str(conf, "AUTH_TOKEN");
+		s->token_file = host->conf_str(conf, "AUTH_TOKEN_FILE");
+		s->mechs = host->conf_str(conf, "AUTH");
+		s->insecure = host->conf_int(conf, "AUTH_INSECURE");
+		s->mx = host->conf_int(conf, "MX_LOOKUP");
+	}
+	s->auth = given(s->user) || given(s->password) || given(s->token) || given(s->token_file) || given(s->mechs);
+	/* what is not said follows from what is */
+	s->mode = lmtp ? HOP_TLS_NONE : s->port == 465 ? HOP_TLS_IMPLICIT : s->auth ? HOP_TLS_REQUIRE : HOP_TLS_MAY;
+	for (size_t i = 0; given(s->tls) && i < sizeof modes / sizeof *modes; i++)
+		if (!strcmp(s->tls, modes[i]))
+			s->mode = (enum hop_tls_mode)i;
+	if (!s->port)
+		s->port = s->mode == HOP_TLS_IMPLICIT ? 465 : s->auth ? 587 : 25;
+}
+
+/* Reads the i-th (from 0) HOST_… in the order of their numbers. Fewer than HOPS_MAX, so they are searched anew each time. 1: there is none. */
+static int host_at(const struct pepsi_host *host, const struct pepsi_conf *conf, size_t i, const char **ret_name, const char **ret_value)
+{
+	const char *name, *value, *best = NULL;
+	uint64_t n, lowest = 0, done = 0;
+	for (size_t round = 0; round <= i; round++) {
+		best = NULL;
+		for (size_t k = 0; host->conf_multi(conf, "HOST_*", k, &name, &value) == PEPSI_OK; k++) {
+			if (str_u64(str_skip(str_from(name), 5), 999999, &n))
+				n = 1000000 + k; /* no number: reported, and last */
+			if ((!round || n > done) && (!best || n < lowest)) {
+				best = name;
+				lowest = n;
+				*ret_value = value;
+			}
+		}
+		if (!best)
+			return 1;
+		done = lowest;
+	}
+	*ret_name = best;
+	return 0;
+}
+
+static int mechs_parse(const char *list, unsigned *ret, char bad[64])
+{
+	struct str rest = str_from(list), word;
+	enum sasl_mech m;
+	*ret = 0;
+	while (str_word(&rest, " \t,", &word)) {
+		if (sasl_mech_parse(word, &m)) {
+			snprintf(bad, 64, "%.*s", STR_ARG(word));
+			return -1;
+		}
+		*ret |= 1u << m;
+	}
+	return 0;
+}
+
+#define PASSWORD_MECHS (1u << SASL_SCRAM_SHA_256_PLUS | 1u << SASL_SCRAM_SHA_256 | 1u << SASL_PLAIN | 1u << SASL_LOGIN)
+#define TOKEN_MECHS (1u << SASL_OAUTHBEARER | 1u << SASL_XOAUTH2)
+
+static void validate_auth(const struct settings *s, const struct pepsi_host *host, const struct pepsi_conf *conf, struct pepsi_report *report)
+{
+	unsigned mechs = 0, can = given(s->cert) ? 1u << SASL_EXTERNAL : 0;
+	bool token = given(s->token) || given(s->token_file);
+	char bad[64], text[256];
+	if (given(s->cert) != given(s->key))
+		host->report(report, given(s->cert) ? "TLS_CERT" : "TLS_KEY", "TLS_CERT and TLS_KEY belong together: both files, PEM");
+	if (given(s->cert) && s->mode == HOP_TLS_NONE)
+		host->report(report, "TLS_CERT", "with TLS = none no certificate is shown");
+	if (!s->auth) {
+		if (s->insecure)
+			host->report(report, "AUTH_INSECURE", "there is nothing to sign in with: AUTH_USER and AUTH_PASSWORD, or AUTH_TOKEN");
+		return;
+	}
+	can |= given(s->password) ? PASSWORD_MECHS : 0;
+	can |= token ? TOKEN_MECHS : 0;
+	if (given(s->password) && token)
+		host->report(report, "AUTH_PASSWORD", "a password and a token exclude each other");
+	if (given(s->token) && given(s->token_file))
+		host->report(report, "AUTH_TOKEN_FILE", "AUTH_TOKEN names the file already");
+	/* AUTH_USER alone is no fault: the password may be in a file of secrets.d, which only the workers' account can read */
+	if (!given(s->user) && (given(s->password) || token))
+		host->report(report, given(s->password) ? "AUTH_PASSWORD" : given(s->token) ? "AUTH_TOKEN" : "AUTH_TOKEN_FILE", "AUTH_USER is missing: whose is it?");
+	if (given(s->mechs) && mechs_parse(s->mechs, &mechs, bad)) {
+		snprintf(text, sizeof text, "%s is no mechanism; there are scram-sha-256-plus, scram-sha-256, oauthbearer, xoauth2, plain, login, external", bad);
+		host->report(report, "AUTH", text);
+	} else if (given(s->mechs) && can && !(mechs & can)) {
+		host->report(report, "AUTH", mechs & 1u << SASL_EXTERNAL ? "external needs TLS_CERT and TLS_KEY" :
+		    token ? "a token goes with oauthbearer and xoauth2 only" : "a password goes with scram-sha-256, plain and login only");
+	} else if (given(s->mechs) && !can && !given(s->user)) {
+		host->report(report, "AUTH", mechs == 1u << SASL_EXTERNAL ? "external needs TLS_CERT and TLS_KEY" : "there is nothing to sign in with: AUTH_USER and AUTH_PASSWORD, "
+		    "or AUTH_TOKEN");
+	}
+	if (!s->insecure && (s->mode == HOP_TLS_NONE || s->mode == HOP_TLS_MAY))
+		host->report(report, "TLS", "a sign-in needs TLS = require, implicit or dane: else anybody on the way has the password. AUTH_INSECURE = YES for a "
+		    "server on this host");
+	if (!s->insecure && !s->verify && (s->mode == HOP_TLS_REQUIRE || s->mode == HOP_TLS_IMPLICIT))
+		host->report(report, "TLS_VERIFY", "a sign-in needs a certificate that is checked: TLS_CA_FILE names the authority of a private one");
+	if (given(s->token)) {
+		char section[128];
+		snprintf(section, sizeof section, "token-%s", s->token);
+		if (!host->conf_global(conf, section, "CLIENT_ID")) {
+			snprintf(text, sizeof text, "there is no section [%s] with a CLIENT_ID", section);
+			host->report(report, "AUTH_TOKEN", text);
+		}
+	}
+}
+
+static void validate_hosts(const struct settings *s, const struct pepsi_host *host, const struct pepsi_conf *conf, struct pepsi_report *report, bool lmtp)
+{
+	const char *name, *value, *why;
+	char room[256];
+	struct hops_host h;
+	size_t n = 0;
+	if (given(s->host) && !hops_name_ok(s->host))
+		host->report(report, "HOST", lmtp || strchr(s->host, ' ') ? "not a host name or an address in figures (no port, no brackets here)" :
+		    "not a host name or an address in figures (no port, no brackets here: PORT, or HOST_1 = NAME:PORT)");
+	if (lmtp)
+		return;
+	for (; host_at(host, conf, n, &name, &value) == 0; n++) {
+		uint64_t number;
+		if (str_u64(str_skip(str_from(name), 5), 999999, &number))
+			host->report(report, name, "HOST_1, HOST_2, … are numbered in the order they are tried");
+		else if (hops_host_parse(str_from(value), s->port, room, &h, &why))
+			host->report(report, name, why);
+		else if ((s->mx || s->mode == HOP_TLS_DANE) && hop_is_numeric(room))
+			host->report(report, name, s->mx ? "MX_LOOKUP wants a domain, not an address" : "DANE wants a name, not an address");
+		if (n == HOPS_MAX) {
+			host->report(report, name, "more than 16 hosts");
+			break;
+		}
+	}
+	if (!n && !given(s->host))
+		host->report(report, "HOST", "the server that takes the mail is missing: HOST, or HOST_1, HOST_2, … for several");
+	if (n && given(s->host))
+		host->report(report, "HOST", "HOST and HOST_1, HOST_2, … exclude each other");
+	if (!n && given(s->host) && (s->mx || s->mode == HOP_TLS_DANE) && hop_is_numeric(s->host))
+		host->report(report, "HOST", s->mx ? "MX_LOOKUP wants a domain, not an address" : "DANE wants a name, not an address");
+}
+
 int32_t relay_validate(const struct pepsi_host *host, const struct pepsi_conf *conf, struct pepsi_report *report, bool lmtp)
 {
-	const char *h = host->conf_str(conf, "HOST"), *helo = host->conf_str(conf, "HELO"), *tls = host->conf_str(conf, "TLS");
-	const char *socket = lmtp ? host->conf_str(conf, "SOCKET") : NULL;
+	struct settings s;
 	struct hop_address a;
-	if (given(h) && !host_ok(h))
-		host->report(report, "HOST", "not a host name or an address in figures (no port, no brackets here)");
-	if (lmtp && given(h) == given(socket))
-		host->report(report, given(h) ? "SOCKET" : NULL,
-		    given(h) ? "SOCKET and HOST exclude each other" : "one of SOCKET and HOST is needed");
-	if (given(socket) && hop_unix_address(socket, &a))
+	read_settings(&s, host, conf, lmtp);
+	validate_hosts(&s, host, conf, report, lmtp);
+	if (lmtp && given(s.host) == given(s.socket))
+		host->report(report, given(s.host) ? "SOCKET" : NULL,
+		    given(s.host) ? "SOCKET and HOST exclude each other" : "one of SOCKET and HOST is needed");
+	if (given(s.socket) && hop_unix_address(s.socket, &a))
 		host->report(report, "SOCKET", "the path is too long for a socket (107 octets)");
-	if (given(helo) && !helo_ok(helo))
+	if (given(s.helo) && !helo_ok(s.helo))
 		host->report(report, "HELO", "only printable ASCII without blanks can be sent");
-	if (tls && !strcmp(tls, "dane"))
-		host->report(report, "TLS", "dane is not available yet; require checks the certificate against TLS_CA_FILE");
-	if (given(socket) && tls && strcmp(tls, "none") != 0)
+	if (given(s.socket) && s.mode != HOP_TLS_NONE)
 		host->report(report, "TLS", "a local socket has no TLS; leave it at none");
+	if (!lmtp)
+		validate_auth(&s, host, conf, report);
 	if (host->conf_int(conf, "RETRY_MIN") > host->conf_int(conf, "RETRY_MAX"))
 		host->report(report, "RETRY_MAX", "is shorter than RETRY_MIN");
 	return PEPSI_OK;
 }
 
+/* NULL when there is nothing, or no memory: r->out_of_memory. */
 static const char *keep(struct relay *r, const char *s)
 {
-	char *copy = strdup(s);
-	if (copy && r->n_strings < sizeof r->strings / sizeof *r->strings)
+	char *copy = given(s) && r->n_strings < sizeof r->strings / sizeof *r->strings ? strdup(s) : NULL;
+	if (copy)
 		r->strings[r->n_strings++] = copy;
+	else
+		r->out_of_memory = r->out_of_memory || given(s);
 	return copy;
+}
+
+static int configure_hosts(struct relay *r, const struct settings *s, const struct pepsi_host *host, const struct pepsi_conf *conf, struct buf *why)
+{
+	struct hops_conf *c = &r->conf;
+	const char *name, *value, *fault;
+	char room[256];
+	for (size_t i = 0; c->n < HOPS_MAX && host_at(host, conf, i, &name, &value) == 0; i++) {
+		struct hops_host *h = &c->host[c->n++];
+		if (hops_host_parse(str_from(value), s->port, room, h, &fault)) {
+			buf_addf(why, "%s: %s", name, fault);
+			return -1;
+		}
+		h->name = keep(r, room);
+	}
+	if (!c->n && given(s->host))
+		c->host[c->n++] = (struct hops_host){ .name = keep(r, s->host), .port = s->port, .weight = 1 };
+	const char *balance = host->conf_str(conf, "BALANCE");
+	c->balance = balance && !strcmp(balance, "weight");
+	c->mx = s->mx;
+	c->backoff_max_ms = host->conf_int(conf, "BACKOFF_MAX") * 1000;
+	return 0;
+}
+
+static void configure_auth(struct relay *r, const struct settings *s, const struct pepsi_host *host, const struct pepsi_conf *conf)
+{
+	struct hop_auth *a = &r->auth;
+	char bad[64], path[1024];
+	if (!s->auth)
+		return;
+	a->user = keep(r, s->user);
+	a->password = keep(r, s->password);
+	a->insecure = s->insecure;
+	a->external = given(s->cert);
+	if (given(s->mechs))
+		mechs_parse(s->mechs, &a->mechs, bad);
+	if (given(s->token)) {
+		const char *dir = host->conf_global(conf, "pepsi", "STATE_DIR");
+		snprintf(path, sizeof path, "%s/tokens/%s.access", dir ? dir : "", s->token);
+		a->token_file = keep(r, path);
+	} else {
+		a->token_file = keep(r, s->token_file);
+	}
+	r->conf.each.auth = a;
 }
 
 int relay_configure(struct relay *r, const struct pepsi_host *host, const struct pepsi_conf *conf, bool lmtp, struct buf *why)
 {
-	const char *h = host->conf_str(conf, "HOST"), *helo = host->conf_str(conf, "HELO"), *tls = host->conf_str(conf, "TLS");
-	const char *socket = lmtp ? host->conf_str(conf, "SOCKET") : NULL, *ca = host->conf_str(conf, "TLS_CA_FILE");
-	if (!given(helo))
-		helo = host->conf_global(conf, "pepsi", "HOSTNAME");
-	if (!given(helo))
-		helo = "localhost";
-	if (!given(h) && !given(socket)) {
-		buf_addz(why, lmtp ? "neither SOCKET nor HOST is set" : "HOST is not set");
-		return -1;
-	}
-	if (!helo_ok(helo)) {
+	struct settings s;
+	read_settings(&s, host, conf, lmtp);
+	if (!given(s.helo))
+		s.helo = host->conf_global(conf, "pepsi", "HOSTNAME");
+	if (!given(s.helo))
+		s.helo = "localhost";
+	if (!helo_ok(s.helo)) {
 		buf_addz(why, "HELO: only printable ASCII without blanks can be sent");
 		return -1;
 	}
-	r->conf = (struct hop_conf){ .port = (int)host->conf_int(conf, "PORT"), .lmtp = lmtp, .helo = keep(r, helo),
-		.tls_verify = host->conf_int(conf, "TLS_VERIFY"), .connect_ms = host->conf_int(conf, "CONNECT_TIMEOUT") * 1000,
-		.command_ms = host->conf_int(conf, "COMMAND_TIMEOUT") * 1000,
-		.data_ms = host->conf_int(conf, "DATA_TIMEOUT") * 1000, .idle_ms = host->conf_int(conf, "IDLE_TIMEOUT") * 1000 };
-	if (given(socket))
-		r->conf.socket = keep(r, socket);
-	else
-		r->conf.host = keep(r, h);
-	if (tls && !strcmp(tls, "may"))
-		r->conf.tls = HOP_TLS_MAY;
-	else if (tls && !strcmp(tls, "require"))
-		r->conf.tls = HOP_TLS_REQUIRE;
-	else if (tls && strcmp(tls, "none") != 0) {
-		buf_addf(why, "TLS = %s is not available", tls);
+	r->conf.each = (struct hop_conf){ .port = s.port, .lmtp = lmtp, .helo = keep(r, s.helo), .tls = s.mode, .tls_verify = s.verify,
+		.connect_ms = host->conf_int(conf, "CONNECT_TIMEOUT") * 1000, .command_ms = host->conf_int(conf, "COMMAND_TIMEOUT") * 1000,
+		.data_ms = host->conf_int(conf, "DATA_TIMEOUT") * 1000, .idle_ms = host->conf_int(conf, "IDLE_TIMEOUT") * 1000,
+		.socket = keep(r, s.socket), .tls_ca_file = keep(r, s.ca), .tls_cert = keep(r, s.cert), .tls_key = keep(r, s.key) };
+	if (lmtp && given(s.host))
+		r->conf.host[r->conf.n++] = (struct hops_host){ .name = keep(r, s.host), .port = s.port, .weight = 1 };
+	if (!lmtp) {
+		if (configure_hosts(r, &s, host, conf, why))
+			return -1;
+		configure_auth(r, &s, host, conf);
+	}
+	if (!r->conf.n && !r->conf.each.socket) {
+		buf_addz(why, lmtp ? "neither SOCKET nor HOST is set" : "HOST is not set");
 		return -1;
 	}
-	if (given(ca))
-		r->conf.tls_ca_file = keep(r, ca);
 	r->policy = (struct relay_policy){ .retry_min = host->conf_int(conf, "RETRY_MIN"),
 		.retry_max = host->conf_int(conf, "RETRY_MAX"), .delay_warning = host->conf_int(conf, "DELAY_WARNING"),
 		.stage = keep(r, host->conf_stage_name(conf)) };
-	if (r->conf.host) {
-		char mta[280];
-		snprintf(mta, sizeof mta, !hop_is_numeric(h) ? "%s" : strchr(h, ':') ? "[IPv6:%s]" : "[%s]", h);
-		r->policy.remote_mta = keep(r, mta);
-	}
-	if (!r->conf.helo || !r->policy.stage || (!r->conf.host && !r->conf.socket)) {
+	if (r->out_of_memory) {
 		buf_addz(why, "out of memory");
 		return -1;
 	}
@@ -113,7 +295,9 @@ int relay_configure(struct relay *r, const struct pepsi_host *host, const struct
 
 void relay_unconfigure(struct relay *r)
 {
-	for (size_t i = 0; i < r->n_strings; i++)
+	for (size_t i = 0; i < r->n_strings; i++) {
+		explicit_bzero(r->strings[i], strlen(r->strings[i])); /* a password is among them */
 		free(r->strings[i]);
+	}
 	r->n_strings = 0;
 }

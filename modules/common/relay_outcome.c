@@ -16,7 +16,8 @@ enum relay_verdict relay_judge(const struct smtp_result *r)
 	case SMTP_OUT_OK:
 		return RELAY_OK;
 	case SMTP_OUT_PERMANENT:
-		return r->phase < SMTP_PHASE_MAIL || r->code == 530 ? RELAY_RETRY : RELAY_BOUNCE;
+		/* what we found out ourselves (code 0) is about the message or its domain */
+		return (r->code && r->phase < SMTP_PHASE_MAIL) || r->code == 530 ? RELAY_RETRY : RELAY_BOUNCE;
 	case SMTP_OUT_NONE:
 	case SMTP_OUT_TRANSIENT:
 	case SMTP_OUT_LOST:
@@ -47,8 +48,16 @@ static void reply_text(struct buf *b, const struct smtp_result *r)
 	buf_adds(b, r->text);
 }
 
-static struct json_object *rcpt_json(const struct relay_policy *p, const struct smtp_client_rcpt *to, bool expired, bool asked)
+static struct relay_where where_of(const struct relay_policy *p, size_t i)
 {
+	return p->where && p->where[i] ? *p->where[i] : (struct relay_where){ p->hop, p->remote_mta };
+}
+
+static struct json_object *rcpt_json(const struct relay_policy *p, const struct smtp_client_msg *m, uint32_t i, bool over, bool asked)
+{
+	const struct smtp_client_rcpt *to = &m->rcpts[i];
+	const char *remote_mta = where_of(p, i).remote_mta;
+	bool expired = over && relay_judge(&to->result) == RELAY_RETRY;
 	struct json_object *o = json_object_new_object();
 	const struct smtp_result *r = &to->result;
 	struct buf b = BUF_INIT(ERROR_MAX);
@@ -58,8 +67,8 @@ static struct json_object *rcpt_json(const struct relay_policy *p, const struct 
 	reply_text(&b, r);
 	add(o, "diagnostic", buf_str(&b));
 	buf_free(&b);
-	if (r->code && p->remote_mta)
-		add(o, "remote_mta", str_from(p->remote_mta));
+	if (r->code && remote_mta)
+		add(o, "remote_mta", str_from(remote_mta));
 	if (r->code)
 		json_object_object_add(o, "smtp_code", json_object_new_int((int)r->code));
 	add(o, "enhanced_status", str_from(expired ? "4.4.7" : r->status));
@@ -79,15 +88,12 @@ static struct json_object *bounce_json(const struct relay_policy *p, const struc
 	struct json_object *list = json_object_new_array_ext(n > INT32_MAX ? INT32_MAX : (int)n);
 	bool success = !strcmp(kind, "success");
 	if (n == 1) { /* the documents' keys, directly */
-		const struct smtp_client_rcpt *to = &m->rcpts[idx[0]];
 		json_object_put(bounce);
-		bounce = rcpt_json(p, to, lifetime_over && relay_judge(&to->result) == RELAY_RETRY, success);
+		bounce = rcpt_json(p, m, idx[0], lifetime_over, success);
 	}
 	json_object_object_add(bounce, "kind", json_object_new_string(kind));
-	for (size_t i = 0; i < n; i++) {
-		const struct smtp_client_rcpt *to = &m->rcpts[idx[i]];
-		json_object_array_add(list, rcpt_json(p, to, lifetime_over && relay_judge(&to->result) == RELAY_RETRY, success));
-	}
+	for (size_t i = 0; i < n; i++)
+		json_object_array_add(list, rcpt_json(p, m, idx[i], lifetime_over, success));
 	json_object_object_add(bounce, "rcpts", list);
 	add(bounce, "envid", m->envid);
 	add(bounce, "ret", m->ret);
@@ -102,14 +108,16 @@ static const char *text(struct json_object *o)
 }
 
 /* "mx.example.net:25: rcpt: 450 4.2.0 try again" */
-static void error_text(char *out, size_t size, const struct relay_policy *p, const struct smtp_result *r)
+static void error_text(char *out, size_t size, const struct relay_policy *p, const struct smtp_client_msg *m, uint32_t i)
 {
+	const struct smtp_result *r = &m->rcpts[i].result;
+	const char *hop = where_of(p, i).hop;
 	struct buf b = BUF_INIT(ERROR_MAX);
 	reply_text(&b, r);
 	if (r->phase == SMTP_PHASE_CONNECT) /* the text says it: "connect to …", "host … not found" */
-		snprintf(out, size, "%s: %s", p->hop, buf_z(&b));
+		snprintf(out, size, "%s: %s", hop, buf_z(&b));
 	else
-		snprintf(out, size, "%s: %s: %s", p->hop, smtp_phase_name(r->phase), buf_z(&b));
+		snprintf(out, size, "%s: %s: %s", hop, smtp_phase_name(r->phase), buf_z(&b));
 	buf_free(&b);
 }
 
@@ -152,6 +160,27 @@ static int64_t began(const struct pepsi_host *host, struct pepsi_msg *msg)
 	return at;
 }
 
+/* A session that ended behind the final dot (RFC 5321 §4.5.3.2.6): the next attempt may make it two, and who hears of a failure should hear of
+ * that, too. For the row, or the report, of the chosen recipients. */
+static void add_maybe(struct json_object *state, const struct relay_policy *p, const struct pepsi_host *host, struct pepsi_msg *msg,
+    const struct smtp_client_msg *m, const uint32_t *idx, size_t n)
+{
+	struct pepsi_str before;
+	uint64_t count = 0;
+	size_t i = 0;
+	while (i < n && !m->rcpts[idx[i]].result.maybe)
+		i++;
+	if (i == n)
+		return;
+	if (host->state_get(msg, "maybe_delivered.count", &before) != PEPSI_OK || str_u64(str_n(before.p, before.n), 1u << 30, &count))
+		count = 0;
+	struct json_object *o = json_object_new_object();
+	json_object_object_add(o, "count", json_object_new_int64((int64_t)count + 1));
+	json_object_object_add(o, "at", json_object_new_int64(host->now_us() / 1000000));
+	add(o, "hop", str_from(where_of(p, idx[i]).hop));
+	json_object_object_add(state, "maybe_delivered", o);
+}
+
 /* A row that goes on waiting, perhaps telling the sender so. Returns NULL or the merge for the row; *delay: clone for the
  * sender or untouched. */
 static struct json_object *wait_json(const struct relay_policy *p, const struct pepsi_host *host, struct pepsi_msg *msg,
@@ -190,7 +219,7 @@ static int32_t decide(const struct relay_policy *p, const struct pepsi_host *hos
 	struct pepsi_clone clones[4];
 	size_t n_clones = 0;
 	int32_t r;
-	error_text(error, sizeof error, p, &m->rcpts[s->n_retry ? s->retry[0] : s->n_bounce ? s->bounce[0] : s->ok[0]].result);
+	error_text(error, sizeof error, p, m, s->n_retry ? s->retry[0] : s->n_bounce ? s->bounce[0] : s->ok[0]);
 	if (s->n_trace && bounce_stage) {
 		trace = bounce_json(p, m, s->trace, s->n_trace, "success", false, error);
 		clones[n_clones++] = (struct pepsi_clone){ .abi = PEPSI_ABI_OF(struct pepsi_clone), .stage = bounce_stage, .indices = s->trace,
@@ -198,8 +227,9 @@ static int32_t decide(const struct relay_policy *p, const struct pepsi_host *hos
 	}
 	if (s->n_bounce) {
 		char why[sizeof error];
-		error_text(why, sizeof why, p, &m->rcpts[s->bounce[0]].result);
+		error_text(why, sizeof why, p, m, s->bounce[0]);
 		bounce = bounce_json(p, m, s->bounce, s->n_bounce, "permanent", life <= 0, why);
+		add_maybe(bounce, p, host, msg, m, s->bounce, s->n_bounce);
 		if (s->n_bounce == m->n_rcpts) {
 			/* the whole row, and its id, go where the failure is handled */
 			r = bounce_stage ? host->reroute(msg, bounce_stage, text(bounce)) : host->fail(msg, text(bounce));
@@ -216,8 +246,11 @@ static int32_t decide(const struct relay_policy *p, const struct pepsi_host *hos
 			r = host->complete_success(msg, NULL, 0, dsn_here);
 		goto out;
 	}
-	uint32_t secs = relay_backoff(p, attempts, life, (uint64_t)host->id(msg) ^ (uint64_t)host->now_us());
+	uint32_t secs = p->wait_s ? p->wait_s : relay_backoff(p, attempts, life, (uint64_t)host->id(msg) ^ (uint64_t)host->now_us());
 	wait = wait_json(p, host, msg, m, s, attempts + counted, error, &delay);
+	add_maybe(wait, p, host, msg, m, s->retry, s->n_retry);
+	if (delay)
+		add_maybe(delay, p, host, msg, m, s->retry, s->n_retry);
 	if (s->n_ok && (host->next_stage(msg) || s->success_wanted)) {
 		/* the delivered ones still have a way to go: they keep this row, the waiting ones get one of their own */
 		clones[n_clones++] = (struct pepsi_clone){ .abi = PEPSI_ABI_OF(struct pepsi_clone), .stage = p->stage,

@@ -87,7 +87,7 @@ static int32_t report(const struct bounce *w, const struct pepsi_host *host, str
 		return r;
 	snprintf(id, sizeof id, "%lld", (long long)host->id(msg));
 	struct dsn d = { .kind = f->kind, .hostname = str_from(w->hostname), .to = str_n(sender.p, sender.n), .id = str_from(id),
-		.now_us = host->now_us(), .arrival_us = host->received_at(msg), .stage = f->stage, .envid = f->envid, .ret = f->ret,
+		.now_us = host->now_us(), .arrival_us = host->received_at(msg), .stage = f->stage, .note = str_from(f->note), .envid = f->envid, .ret = f->ret,
 		.smtputf8 = f->smtputf8, .headers = str_n(h.p ? h.p : room, h.n), .body = str_n(b.p ? b.p : room, b.n),
 		.max_original = (size_t)w->max_original, .rcpts = f->rcpts, .n_rcpts = f->n };
 	struct buf headers = BUF_INIT(HEADERS_MAX), body = BUF_INIT(DSN_OVERHEAD_MAX * (size_t)3 + d.max_original);

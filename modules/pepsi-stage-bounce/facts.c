@@ -2,6 +2,8 @@
  * have sent the message here. Every value is checked for its type; nothing here is fatal but memory. */
 #include "facts.h"
 
+#include "proto/mail/date.h"
+
 #include <json-c/json.h>
 #include <stdlib.h>
 
@@ -107,6 +109,28 @@ static char *reason(struct json_object *root)
 	return b.failed ? NULL : b.p;
 }
 
+/* state.maybe_delivered in words: a failure or a delay is told to somebody whose message may have arrived. */
+static char *maybe(struct json_object *root)
+{
+	struct json_object *o = member(root, "maybe_delivered", json_type_object), *at = member(o, "at", json_type_int);
+	struct str hop = text(o, "hop");
+	struct buf b = BUF_INIT(WORDS_MAX), date = BUF_INIT(64);
+	if (!o)
+		return NULL;
+	int64_t s = at ? json_object_get_int64(at) : 0;
+	buf_addz(&b, "It may have been delivered all the same: ");
+	if (s > 0 && s < INT32_MAX * INT64_C(100) && mail_date_write(&date, s * 1000000, 0) == 0)
+		buf_addf(&b, "on %s ", buf_z(&date));
+	buf_addz(&b, "the connection");
+	if (hop.n && hop.n <= 300) {
+		buf_addz(&b, " to ");
+		buf_adds(&b, hop);
+	}
+	buf_addz(&b, " was lost when all of the message had been sent and before its receipt was confirmed.");
+	buf_free(&date);
+	return b.failed ? NULL : b.p;
+}
+
 int32_t facts_read(struct facts *f, const struct pepsi_host *host, struct pepsi_msg *msg)
 {
 	struct pepsi_str state = host->state(msg);
@@ -128,6 +152,8 @@ int32_t facts_read(struct facts *f, const struct pepsi_host *host, struct pepsi_
 	struct json_object *tls = member(f->root, "require_tls", json_type_boolean);
 	f->require_tls = tls && json_object_get_boolean(tls);
 	f->ret = f->require_tls ? 'H' : str_ieq(ret, STR("FULL")) ? 'F' : str_ieq(ret, STR("HDRS")) ? 'H' : 0;
+	if (f->kind == DSN_FAILED || f->kind == DSN_DELAYED)
+		f->note = maybe(f->root);
 	if (!bounce && !(f->words = reason(f->root)))
 		return PEPSI_RETRY;
 	/* it was on its way here, or to another try, when it failed; what the stage before had to say stays the reason */
@@ -159,5 +185,6 @@ void facts_done(struct facts *f)
 	json_object_put(f->root);
 	free(f->rcpts);
 	free(f->words);
+	free(f->note);
 	*f = (struct facts){ 0 };
 }

@@ -15,6 +15,7 @@ struct facts {
 	char ret;
 	bool smtputf8;
 	bool require_tls;       /* the message asked for TLS all the way: so does its report, with headers only (RFC 8689 §5) */
+	char *note;             /* an attempt that may have been a delivery; NULL: there was none */
 	struct str stage;       /* failed_stage, when `words` do not name it */
 	struct json_object *root; /* what the strings point into, besides host memory */
 	char *words;              /* the reason made up here when state has no bounce object */

@@ -126,6 +126,49 @@ enum keep keep_report(PGconn *db, const struct report *r, const struct keep_term
 	return k;
 }
 
+static struct str domain_of(struct str address)
+{
+	for (size_t i = address.n; i > 0; i--)
+		if (address.p[i - 1] == '@')
+			return str_skip(address, i);
+	return STR_NULL;
+}
+
+static void short_text(struct json_object *o, const char *key, struct str s)
+{
+	if (s.n <= 400)
+		text(o, key, s);
+}
+
+enum keep keep_failure(PGconn *db, const struct arf *r, struct str domain, const struct keep_terms *t, char *word, size_t word_size, struct buf *why)
+{
+	struct json_object *o = json_object_new_object(), *d = json_object_new_object();
+	need(o, "domain", domain);
+	if (r->has_arrival && r->arrival > -INT64_C(2000000000) && r->arrival < INT64_C(253402300800)) /* years that a database knows */
+		json_object_object_add(o, "arrival", json_object_new_int64(r->arrival));
+	need(o, "mail_domain", str_from(t->mail_domain));
+	json_object_object_add(o, "verified", json_object_new_boolean(t->verified));
+	text(o, "source_ip", r->source_ip);
+	need(o, "failure", r->auth_failure.n ? r->auth_failure : STR("other"));
+	need(o, "result", r->delivery_result);
+	json_object_object_add(o, "incidents", json_object_new_int64(r->incidents ? (int64_t)r->incidents : 1));
+	json_object_object_add(o, "keep", json_object_new_int64(t->keep_s));
+	json_object_object_add(o, "most", json_object_new_int64(t->most));
+	short_text(d, "alignment", r->alignment);
+	short_text(d, "reporting_mta", r->reporting_mta);
+	short_text(d, "user_agent", r->user_agent);
+	short_text(d, "header_from", r->original.from);
+	short_text(d, "mail_from", domain_of(r->mail_from));
+	short_text(d, "message_id", r->original.message_id);
+	short_text(d, "dkim_domain", r->dkim_domain);
+	short_text(d, "dkim_selector", r->dkim_selector);
+	json_object_object_add(o, "detail", d);
+	const char *value = json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN);
+	enum keep k = ask(db, "SELECT pepsi.dmarc_failure_received_add($1::jsonb)", 1, &value, word, word_size, why);
+	json_object_put(o);
+	return k;
+}
+
 enum keep keep_muted(PGconn *db, const char *id, unsigned nth, int64_t days, char *address, size_t size, struct buf *why)
 {
 	char n[16], d[24];

@@ -15,7 +15,7 @@ enum { ATTACHMENT_MAX = 16 << 20 }; /* packed */
 struct stage {
 	const struct pepsi_conf *conf;
 	char *domains;
-	int64_t keep_s, most, mute_days;
+	int64_t keep_s, most, most_failures, mute_days;
 };
 
 static const struct pepsi_option options[] = {
@@ -23,6 +23,8 @@ static const struct pepsi_option options[] = {
 	    "domains whose reports are kept, with all below them; *: any; default: LOCAL_DOMAINS of [pepsi]" },
 	{ "KEEP", PEPSI_OPT_DURATION, 0, "180 d", 86400, INT64_C(3660) * 86400, NULL, "how long reports are kept" },
 	{ "MAX_REPORTS", PEPSI_OPT_INT, 0, "5000", 1, 1000000, NULL, "reports kept of one day: anybody may send some" },
+	{ "MAX_FAILURES", PEPSI_OPT_INT, 0, "1000", 0, 1000000, NULL,
+	    "failure reports kept of one day, a tenth of them of one sender; 0: none. All go on to NEXT_STAGE" },
 	{ "MUTE", PEPSI_OPT_DURATION, 0, "30 d", 0, INT64_C(366) * 86400, NULL, "how long no reports go to an address that one came back from" },
 };
 
@@ -37,6 +39,7 @@ static int32_t start(const struct pepsi_host *host, const struct pepsi_conf *con
 	s->conf = conf;
 	s->keep_s = host->conf_int(conf, "KEEP");
 	s->most = host->conf_int(conf, "MAX_REPORTS");
+	s->most_failures = host->conf_int(conf, "MAX_FAILURES");
 	s->mute_days = (host->conf_int(conf, "MUTE") + 86399) / 86400;
 	*ret_worker = s;
 	return PEPSI_OK;
@@ -155,20 +158,51 @@ static struct str or(struct str s, const char *z)
 	return s.n ? s : str_from(z);
 }
 
-/* A report about one message: named in the log and passed on. It is not kept, because it is about a person's mail. Returns whether it was one. */
-static bool single(const struct pepsi_host *host, struct pepsi_msg *msg, struct str headers, struct str body, const char *from)
+/* Whom it is about, of ours; empty: nobody. */
+static struct str reported(const struct stage *s, const struct arf *r)
+{
+	for (size_t i = 0; i < r->domain.n; i++)
+		if (ours(s, r->domain.item[i]))
+			return r->domain.item[i];
+	return !r->domain.n && r->original.from.n && ours(s, r->original.from) ? r->original.from : STR_NULL;
+}
+
+/* What it says of a failure, without the person whose mail it was. */
+static int32_t keep_single(const struct stage *s, const struct pepsi_host *host, struct pepsi_msg *msg, const struct arf *r, const char *from)
+{
+	const struct keep_terms t = { .mail_domain = from, .verified = verified(host, msg), .keep_s = s->keep_s, .most = s->most_failures };
+	struct str domain = reported(s, r);
+	struct buf why = BUF_INIT(1000);
+	char word[32] = "";
+	if (r->kind != ARF_AUTH_FAILURE || !s->most_failures || !domain.n)
+		return PEPSI_OK;
+	enum keep k = keep_failure(host->database(s->conf), r, domain, &t, word, sizeof word, &why);
+	if (k == KEEP_OK)
+		say(host, msg, str_eq(str_from(word), STR("full")) ? PEPSI_LOG_WARN : PEPSI_LOG_INFO, "failure report %s domain=%.*s from=%s verified=%d", word, STR_ARG(domain),
+		    *from ? from : "?", t.verified);
+	else
+		say(host, msg, PEPSI_LOG_WARN, "failure report not stored: %s", buf_z(&why));
+	buf_free(&why);
+	return k == KEEP_AWAY ? PEPSI_RETRY : PEPSI_OK;
+}
+
+/* A report about one message: named in the log, summed up, and passed on. 1: it was one; 0: it was none; PEPSI_RETRY. */
+static int32_t single(const struct stage *s, const struct pepsi_host *host, struct pepsi_msg *msg, struct str headers, struct str body, const char *from)
 {
 	struct arena *a = arena_new(ARF_MEMORY_MAX);
 	struct arf r;
 	const char *why = "out of memory";
 	bool read = a && !arf_read(headers, body, a, &r, &why);
-	if (read)
+	int32_t rc = read;
+	if (read && keep_single(s, host, msg, &r, from) != PEPSI_OK)
+		rc = PEPSI_RETRY;
+	else if (read)
 		say(host, msg, PEPSI_LOG_INFO, "feedback report kind=%s from=%s domain=%.*s author=%.*s source=%.*s failure=%.*s result=%.*s incidents=%llu%s%s",
 		    arf_kind_name(r.kind), *from ? from : "?", STR_ARG(or(r.domain.n ? r.domain.item[0] : STR_NULL, "?")), STR_ARG(or(r.original.from, "?")),
 		    STR_ARG(or(r.source_ip, "?")), STR_ARG(or(r.auth_failure, "-")), STR_ARG(or(r.delivery_result, "-")), (unsigned long long)r.incidents,
 		    r.flaw ? ": " : "", r.flaw ? r.flaw : "");
 	arena_free(a);
-	return read;
+	return rc;
 }
 
 static int32_t process(void *worker, const struct pepsi_host *host, struct pepsi_msg *msg)
@@ -190,14 +224,14 @@ static int32_t process(void *worker, const struct pepsi_host *host, struct pepsi
 		rc = came_back(s, host, msg, &m);
 		break;
 	case REPORT_MAIL_SINGLE:
-		if (!single(host, msg, from_host(h), from_host(b), m.from))
-			say(host, msg, PEPSI_LOG_INFO, "feedback report unreadable from=%s", *m.from ? m.from : "?");
-		rc = leave(host, msg);
-		break;
 	default:
-		if (!single(host, msg, from_host(h), from_host(b), m.from))
+		rc = single(s, host, msg, from_host(h), from_host(b), m.from);
+		if (!rc && m.kind == REPORT_MAIL_SINGLE)
+			say(host, msg, PEPSI_LOG_INFO, "feedback report unreadable from=%s", *m.from ? m.from : "?");
+		else if (!rc)
 			say(host, msg, PEPSI_LOG_INFO, "no dmarc report, from=%s: %s", *m.from ? m.from : "?", m.why);
-		rc = leave(host, msg);
+		if (rc != PEPSI_RETRY)
+			rc = leave(host, msg);
 		break;
 	}
 	report_mail_done(&m);

@@ -6,8 +6,8 @@ static const struct pepsi_option options[] = {
 	{ "SOCKET", PEPSI_OPT_PATH, 0, NULL, 0, 0, NULL, "path of the store's Unix socket; or" },
 	{ "HOST", PEPSI_OPT_STRING, 0, NULL, 0, 0, NULL, "its host: a name, or an IPv4 or IPv6 address" },
 	{ "PORT", PEPSI_OPT_INT, 0, "24", 1, 65535, NULL, "its port, with HOST" },
-	{ "TLS", PEPSI_OPT_CHOICE, PEPSI_OPTF_FILE_ONLY, "none", 0, 0, "none may require dane",
-	    "STARTTLS, with HOST: never, where offered, or always with a checked certificate (dane: not available yet)" },
+	{ "TLS", PEPSI_OPT_CHOICE, PEPSI_OPTF_FILE_ONLY, "none", 0, 0, "none may require",
+	    "STARTTLS, with HOST: never, where offered, or always with a checked certificate" },
 	RELAY_OPTIONS,
 };
 

@@ -55,8 +55,9 @@ bool authres_claims(struct str value, struct str id)
 	clean &= authres_skip_cfws(&rest) && (!rest.n || rest.p[0] == ';');
 	for (size_t i = 0; i < word.n; i++)
 		clean &= authres_is_token(word.p[i]);
+	struct str bare = no_final_dots(id).n ? no_final_dots(id) : id;
 	if (!claims && !clean)
-		claims = contains(value, no_final_dots(id)) || contains(buf_str(&first), no_final_dots(id));
+		claims = contains(value, bare) || contains(buf_str(&first), bare);
 	claims |= first.failed || decoded.failed; /* not read: better one field too few */
 	buf_free(&first);
 	buf_free(&decoded);

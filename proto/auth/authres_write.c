@@ -30,10 +30,16 @@ static char safe(char c, bool utf8)
 static void put_quoted(struct buf *b, struct str s, char open, char close, bool utf8)
 {
 	buf_addc(b, open);
-	for (size_t i = 0; i < s.n; i++) {
-		if (s.p[i] == open || s.p[i] == close || s.p[i] == '\\')
+	for (size_t i = 0, from = 0; i <= s.n; i++) {
+		bool escaped = i < s.n && (s.p[i] == open || s.p[i] == close || s.p[i] == '\\');
+		if (i < s.n && !escaped && safe(s.p[i], utf8) == s.p[i])
+			continue;
+		buf_add(b, s.p + from, i - from);
+		if (escaped)
 			buf_addc(b, '\\');
-		buf_addc(b, safe(s.p[i], utf8));
+		if (i < s.n)
+			buf_addc(b, safe(s.p[i], utf8));
+		from = i + 1;
 	}
 	buf_addc(b, close);
 }
@@ -41,16 +47,10 @@ static void put_quoted(struct buf *b, struct str s, char open, char close, bool 
 static void put_value(struct buf *b, struct str s, bool utf8)
 {
 	utf8 = utf8 && str_is_utf8(s);
-	struct buf clean = BUF_INIT(AUTHRES_VALUE_MAX + 1);
-	for (size_t i = 0; i < s.n; i++)
-		buf_addc(&clean, safe(s.p[i], utf8));
-	struct str v = buf_str(&clean);
-	if (all(v, authres_is_token) || is_address(v))
-		buf_adds(b, v);
+	if ((utf8 || str_is_ascii(s)) && (all(s, authres_is_token) || is_address(s)))
+		buf_adds(b, s);
 	else
-		put_quoted(b, v, '"', '"', utf8);
-	b->failed |= clean.failed;
-	buf_free(&clean);
+		put_quoted(b, s, '"', '"', utf8);
 }
 
 static bool is_keyword(struct str s)

@@ -404,6 +404,12 @@ const struct verify_verdict *verify_verdict(const struct verify *v)
 	return &v->verdict;
 }
 
+void verify_applied(struct verify *v, enum dmarc_policy done)
+{
+	v->has_applied = true;
+	v->applied = done;
+}
+
 enum dkim_result verify_dkim_result(const struct verify_verdict *r)
 {
 	/* by what a reader would want to know first */

@@ -128,6 +128,9 @@ struct verify_verdict {
 };
 /* Lives as long as v. */
 const struct verify_verdict *verify_verdict(const struct verify *v);
+/* What was done of the policy by whoever decides: what Authentication-Results and the log call its disposition from now on (until then it is
+ * verdict.disposition, what is to be done), and state.auth "applied". */
+void verify_applied(struct verify *v, enum dmarc_policy done);
 /* The one word that stands for all signatures: pass if one passes, else what the best of them has; none: not signed. */
 enum dkim_result verify_dkim_result(const struct verify_verdict *r);
 /* Does anything lack a result for a reason that may be gone later? */

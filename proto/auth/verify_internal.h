@@ -19,6 +19,8 @@ struct verify {
 	char *record_text;              /* verdict.record points into it, no longer into the set */
 	struct dmarc_record record;
 	bool psl_asked;
+	bool has_applied;
+	enum dmarc_policy applied;      /* see verify_applied() */
 	bool policy_known;              /* all that DMARC asks about the author is there */
 	bool only_arc;                  /* see verify_only_arc() */
 	size_t spf_asked;               /* questions of SPF */

@@ -87,12 +87,18 @@ static void add_arc(const struct verify *v, struct writing *w)
 	add_prop(r, STR("smtp"), STR("remote-ip"), str_from(w->ip));
 }
 
+/* What was done, or, where nobody has decided yet, what is to be done. */
+static enum dmarc_policy disposition(const struct verify *v)
+{
+	return v->has_applied ? v->applied : v->verdict.disposition;
+}
+
 /* The disposition told is the one that counts. */
 static void add_dmarc(const struct verify *v, struct writing *w)
 {
 	const struct verify_verdict *d = &v->verdict;
 	struct dmarc_check told = *d->dmarc;
-	told.disposition = d->disposition;
+	told.disposition = disposition(v);
 	dmarc_authres(&told, &w->dmarc);
 	if (d->override == VERIFY_TRUSTED_SEALER) {
 		size_t n = strlen(w->dmarc.comment);
@@ -240,8 +246,9 @@ static void json_published(struct buf *out, const struct dmarc_record *r)
 	buf_addc(out, '}');
 }
 
-static void json_dmarc(struct buf *out, const struct verify_verdict *d)
+static void json_dmarc(struct buf *out, const struct verify *v)
 {
+	const struct verify_verdict *d = &v->verdict;
 	const struct dmarc_check *c = d->dmarc;
 	json_put_key(out, "dmarc");
 	buf_addc(out, '{');
@@ -261,6 +268,8 @@ static void json_dmarc(struct buf *out, const struct verify_verdict *d)
 	}
 	put_text(out, "policy", dmarc_policy_name(c->policy));
 	put_text(out, "disposition", dmarc_policy_name(d->disposition));
+	if (v->has_applied)
+		put_text(out, "applied", dmarc_policy_name(v->applied));
 	put_text(out, "organizational_domain", c->walk.org);
 	put_text(out, "policy_domain", c->walk.policy_domain);
 	if (d->record) {
@@ -300,7 +309,7 @@ int verify_json(const struct verify *v, struct buf *out)
 	if (v->wanted[VERIFY_ARC] && v->done[VERIFY_ARC])
 		json_arc(&b, d);
 	if (d->dmarc)
-		json_dmarc(&b, d);
+		json_dmarc(&b, v);
 	buf_addc(&b, '}');
 	int r = b.failed ? -1 : buf_adds(out, buf_str(&b));
 	buf_free(&b);
@@ -313,8 +322,11 @@ int verify_json(const struct verify *v, struct buf *out)
 static int put_name(struct buf *out, const char *key, struct str name)
 {
 	int r = buf_addf(out, "%s=", key);
-	for (size_t i = 0; i < name.n; i++)
-		r |= buf_addc(out, name.p[i] > 0x20 && name.p[i] < 0x7f && name.p[i] != '"' && name.p[i] != '\\' ? name.p[i] : '?');
+	size_t at = out->n;
+	r |= buf_adds(out, name);
+	for (size_t i = at; i < out->n; i++)
+		if (out->p[i] <= 0x20 || out->p[i] >= 0x7f || out->p[i] == '"' || out->p[i] == '\\')
+			out->p[i] = '?';
 	return r | buf_addz(out, name.n ? " " : "- ");
 }
 
@@ -340,7 +352,7 @@ int verify_log(const struct verify *v, struct buf *out)
 		r |= buf_addf(out, "arc=%s ", d->arc ? dkim_result_name(d->arc->result) : "temperror");
 	if (d->dmarc)
 		r |= buf_addf(out, "dmarc=%s policy=%s disposition=%s%s ", dmarc_result_name(d->dmarc->result),
-			 dmarc_policy_name(d->dmarc->policy), dmarc_policy_name(d->disposition),
+			 dmarc_policy_name(d->dmarc->policy), dmarc_policy_name(disposition(v)),
 			 d->override == VERIFY_TRUSTED_SEALER ? " override=arc" : "") |
 		    put_name(out, "from_domain", d->dmarc->author->n ? str_from(d->dmarc->author->domain[0]) : STR_NULL);
 	if (out->n && out->p[out->n - 1] == ' ')

@@ -104,17 +104,28 @@ static void send_held(struct dkim_canon_body *b)
 	b->any = true;
 }
 
-/* How many octets from p on mean only themselves? */
+/* Not what relaxed form looks at; most octets are beyond the blank, and settled by one comparison. */
+static bool ordinary(char c)
+{
+	return (unsigned char)c > ' ' || (c != '\r' && !wsp(c));
+}
+
+/* How many octets from p on mean only themselves? p[0] does. In relaxed form so does a single space within a line: a line of common text is
+ * one piece, not one for each of its words. */
 static size_t plain(const struct dkim_canon_body *b, const char *p, size_t n)
 {
 	if (b->canon == DKIM_SIMPLE) {
 		const char *cr = memchr(p, '\r', n);
 		return cr ? (size_t)(cr - p) : n;
 	}
-	size_t i = 0;
-	while (i < n && p[i] != '\r' && p[i] != ' ' && p[i] != '\t')
-		i++;
-	return i;
+	size_t i = 1;
+	for (;;) {
+		while (i < n && ordinary(p[i]))
+			i++;
+		if (i + 1 >= n || p[i] != ' ' || !ordinary(p[i + 1]))
+			return i;
+		i += 2;
+	}
 }
 
 void dkim_canon_body_add(struct dkim_canon_body *b, const char *p, size_t n)
@@ -132,7 +143,11 @@ void dkim_canon_body_add(struct dkim_canon_body *b, const char *p, size_t n)
 			send_held(b);
 			add_octet(&b->out, '\r');
 		}
-		if (p[i] == '\r') {
+		if (p[i] == '\r' && i + 1 < n && p[i + 1] == '\n') {
+			b->blank = false;
+			b->lines++;
+			i += 2;
+		} else if (p[i] == '\r') {
 			b->cr = true;
 			i++;
 		} else if (b->canon == DKIM_RELAXED && wsp(p[i])) {

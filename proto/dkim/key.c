@@ -72,7 +72,7 @@ static void read_rsa(struct dkim_key *k, const unsigned char *der, size_t n, con
 		refuse(k, DKIM_PERMERROR, "the key's numbers are not those of an RSA key");
 		return;
 	}
-	k->pkey = make_rsa(modulus, exponent);
+	k->pkey = dkim_pkey_new(make_rsa(modulus, exponent));
 	if (!k->pkey)
 		refuse(k, DKIM_PERMERROR, "the key is not usable");
 }
@@ -96,7 +96,7 @@ static void read_public(struct dkim_key *k, struct str text, enum dkim_algorithm
 	} else if (ed25519) {
 		/* RFC 8463 §4: the 32 octets themselves */
 		k->bits = 256;
-		k->pkey = n == 32 ? EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, NULL, octets, 32) : NULL;
+		k->pkey = n == 32 ? dkim_pkey_new(EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, NULL, octets, 32)) : NULL;
 		if (!k->pkey)
 			refuse(k, DKIM_PERMERROR, "the key is no Ed25519 key");
 	} else {
@@ -145,30 +145,37 @@ void dkim_key_read(struct str record, enum dkim_algorithm alg, const struct dkim
 
 void dkim_key_free(struct dkim_key *k)
 {
-	EVP_PKEY_free(k->pkey);
+	dkim_pkey_unref(k->pkey);
 	k->pkey = NULL;
 }
 
-static bool verify_rsa(EVP_PKEY_CTX *ctx, const EVP_MD *md, const unsigned char *digest, size_t n_digest, const unsigned char *sig,
-    size_t n_sig)
+static EVP_PKEY_CTX *prepare_rsa(EVP_PKEY *key, const EVP_MD *md)
 {
-	return EVP_PKEY_verify_init(ctx) == 1 && EVP_PKEY_CTX_set_rsa_padding(ctx, RSA_PKCS1_PADDING) == 1 &&
-	       EVP_PKEY_CTX_set_signature_md(ctx, md) == 1 && EVP_PKEY_verify(ctx, sig, n_sig, digest, n_digest) == 1;
+	EVP_PKEY_CTX *ctx = EVP_PKEY_CTX_new(key, NULL);
+	if (ctx && EVP_PKEY_verify_init(ctx) == 1 && EVP_PKEY_CTX_set_rsa_padding(ctx, RSA_PKCS1_PADDING) == 1 &&
+	    EVP_PKEY_CTX_set_signature_md(ctx, md) == 1)
+		return ctx;
+	EVP_PKEY_CTX_free(ctx);
+	return NULL;
 }
 
-bool dkim_key_verify(EVP_PKEY *pkey, enum dkim_algorithm alg, const unsigned char *digest, size_t n_digest,
+bool dkim_key_verify(struct dkim_pkey *pkey, enum dkim_algorithm alg, const unsigned char *digest, size_t n_digest,
     const unsigned char *sig, size_t n_sig)
 {
 	bool ok = false;
 	if (alg == DKIM_ED25519_SHA256) { /* PureEdDSA over the hash (RFC 8463 §3) */
 		EVP_MD_CTX *ctx = EVP_MD_CTX_new();
-		ok = ctx && EVP_DigestVerifyInit(ctx, NULL, NULL, NULL, pkey) == 1 &&
+		ok = ctx && EVP_DigestVerifyInit(ctx, NULL, NULL, NULL, pkey->key) == 1 &&
 		     EVP_DigestVerify(ctx, sig, n_sig, digest, n_digest) == 1;
 		EVP_MD_CTX_free(ctx);
 		return ok;
 	}
-	EVP_PKEY_CTX *ctx = EVP_PKEY_CTX_new(pkey, NULL);
-	ok = ctx && verify_rsa(ctx, alg == DKIM_RSA_SHA1 ? EVP_sha1() : EVP_sha256(), digest, n_digest, sig, n_sig);
-	EVP_PKEY_CTX_free(ctx);
+	bool sha1 = alg == DKIM_RSA_SHA1;
+	EVP_PKEY_CTX *ctx = !sha1 && pkey->prepared ? pkey->prepared : prepare_rsa(pkey->key, sha1 ? EVP_sha1() : EVP_sha256());
+	ok = ctx && EVP_PKEY_verify(ctx, sig, n_sig, digest, n_digest) == 1;
+	if (sha1)
+		EVP_PKEY_CTX_free(ctx);
+	else
+		pkey->prepared = ctx;
 	return ok;
 }

@@ -15,7 +15,7 @@ struct kept {
 	struct str text;       /* p= as it stands in the record */
 	bool ed25519;
 	unsigned bits;
-	EVP_PKEY *pkey;
+	struct dkim_pkey *pkey;
 };
 
 struct dkim_keys {
@@ -24,6 +24,31 @@ struct dkim_keys {
 	uint64_t clock;
 };
 
+struct dkim_pkey *dkim_pkey_new(EVP_PKEY *key)
+{
+	struct dkim_pkey *k = key ? malloc(sizeof *k) : NULL;
+	if (k)
+		*k = (struct dkim_pkey){ .refs = 1, .key = key };
+	else
+		EVP_PKEY_free(key);
+	return k;
+}
+
+struct dkim_pkey *dkim_pkey_ref(struct dkim_pkey *k)
+{
+	k->refs++;
+	return k;
+}
+
+void dkim_pkey_unref(struct dkim_pkey *k)
+{
+	if (!k || --k->refs)
+		return;
+	EVP_PKEY_CTX_free(k->prepared);
+	EVP_PKEY_free(k->key);
+	free(k);
+}
+
 struct dkim_keys *dkim_keys_new(void)
 {
 	return calloc(1, sizeof(struct dkim_keys));
@@ -31,7 +56,7 @@ struct dkim_keys *dkim_keys_new(void)
 
 static void drop(struct kept *k)
 {
-	EVP_PKEY_free(k->pkey);
+	dkim_pkey_unref(k->pkey);
 	free((char *)(uintptr_t)k->text.p);
 	*k = (struct kept){ 0 };
 }
@@ -51,31 +76,29 @@ static uint64_t hash_of(struct str text)
 	return h;
 }
 
-EVP_PKEY *dkim_keys_get(struct dkim_keys *keys, struct str text, bool ed25519, unsigned *ret_bits)
+struct dkim_pkey *dkim_keys_get(struct dkim_keys *keys, struct str text, bool ed25519, unsigned *ret_bits)
 {
 	if (!keys || text.n > KEY_TEXT_MAX)
 		return NULL;
 	uint64_t h = hash_of(text);
 	for (size_t i = 0; i < keys->n; i++) {
 		struct kept *k = &keys->key[i];
-		if (k->hash != h || k->ed25519 != ed25519 || !str_eq(k->text, text) || EVP_PKEY_up_ref(k->pkey) != 1)
+		if (k->hash != h || k->ed25519 != ed25519 || !str_eq(k->text, text))
 			continue;
 		k->used = ++keys->clock;
 		*ret_bits = k->bits;
-		return k->pkey;
+		return dkim_pkey_ref(k->pkey);
 	}
 	return NULL;
 }
 
-void dkim_keys_put(struct dkim_keys *keys, struct str text, bool ed25519, unsigned bits, EVP_PKEY *pkey)
+void dkim_keys_put(struct dkim_keys *keys, struct str text, bool ed25519, unsigned bits, struct dkim_pkey *pkey)
 {
 	if (!keys || text.n > KEY_TEXT_MAX)
 		return;
 	char *copy = str_dupz(text);
-	if (!copy || EVP_PKEY_up_ref(pkey) != 1) {
-		free(copy);
+	if (!copy)
 		return;
-	}
 	struct kept *k = &keys->key[0];
 	if (keys->n < KEYS)
 		k = &keys->key[keys->n++];
@@ -83,5 +106,6 @@ void dkim_keys_put(struct dkim_keys *keys, struct str text, bool ed25519, unsign
 		for (size_t i = 1; i < KEYS; i++) /* the one that was not used for the longest time gives way */
 			k = keys->key[i].used < k->used ? &keys->key[i] : k;
 	drop(k);
-	*k = (struct kept){ .hash = hash_of(text), .used = ++keys->clock, .text = str_n(copy, text.n), .ed25519 = ed25519, .bits = bits, .pkey = pkey };
+	*k = (struct kept){ .hash = hash_of(text), .used = ++keys->clock, .text = str_n(copy, text.n), .ed25519 = ed25519, .bits = bits,
+		.pkey = dkim_pkey_ref(pkey) };
 }

@@ -74,14 +74,25 @@ static int take_rr(struct dns_rr *ret, const struct dns_rr *rr, enum dns_type ty
 struct dns_answer *dns_answer_new(struct str name, enum dns_type type, enum dns_status status, const struct dns_rr *rr, size_t n_rr,
     uint32_t ttl, bool authenticated)
 {
-	char folded[DNS_NAME_MAX + 1];
-	int n = dns_name_fold(name, folded);
+	return dns_answer_at(name, STR_NULL, type, status, rr, n_rr, ttl, authenticated);
+}
+
+struct dns_answer *dns_answer_at(struct str name, struct str canonical, enum dns_type type, enum dns_status status, const struct dns_rr *rr,
+    size_t n_rr, uint32_t ttl, bool authenticated)
+{
+	char folded[DNS_NAME_MAX + 1], end[DNS_NAME_MAX + 1];
+	int n = dns_name_fold(name, folded), n_end = canonical.n ? dns_name_fold(canonical, end) : 0;
+	struct str chain = { end, (size_t)(n_end > 0 ? n_end : 0) };
 	struct dns_answer parts = { .name = { folded, (size_t)(n > 0 ? n : 0) }, .type = type, .status = status, .ttl = ttl,
 		.authenticated = authenticated };
 	if (status != DNS_OK)
 		n_rr = 0;
-	if (n < 0 || n_rr > DNS_RR_MAX || !dns_type_name(type) || (status == DNS_OK && !n_rr))
+	if (n < 0 || n_end < 0 || n_rr > DNS_RR_MAX || !dns_type_name(type) || (status == DNS_OK && !n_rr))
 		return NULL;
+	if (chain.n && !str_eq(chain, parts.name)) {
+		parts.chain = &chain;
+		parts.n_chain = 1;
+	}
 	if (!n_rr)
 		return dns_answer_build(&parts);
 	struct dns_rr *rrs = malloc(n_rr * sizeof *rrs);

@@ -114,6 +114,9 @@ int dns_name_reverse(const unsigned char *ip, size_t n, const char *suffix, char
  * reference. */
 struct dns_answer *dns_answer_new(struct str name, enum dns_type type, enum dns_status status, const struct dns_rr *rr, size_t n_rr,
     uint32_t ttl, bool authenticated);
+/* The same at the end of aliases: canonical is where they lead, as far as it matters to who only knows that; empty or the name itself: none. */
+struct dns_answer *dns_answer_at(struct str name, struct str canonical, enum dns_type type, enum dns_status status, const struct dns_rr *rr,
+    size_t n_rr, uint32_t ttl, bool authenticated);
 /* One that failed (DNS_TEMPFAIL); why: a constant. */
 struct dns_answer *dns_answer_fail(struct str name, enum dns_type type, const char *why);
 /* For what cannot be asked: DNS_NXDOMAIN, no name, why says so. */

@@ -36,6 +36,7 @@ struct dsn {
 	int64_t now_us, arrival_us;
 	int64_t retry_until_us; /* DSN_DELAYED: when we give up; 0: not said */
 	struct str stage;    /* where inside this system a message got stuck, beside what the recipients' entries say; empty: nowhere */
+	struct str note;     /* one more paragraph for people; empty: none */
 	struct str envid;    /* as the client sent it (xtext); empty: none */
 	char ret;            /* 'F', 'H' or 0: not said (RFC 3461 §4.3) */
 	bool smtputf8;       /* the original was an internationalized message */

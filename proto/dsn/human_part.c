@@ -38,6 +38,7 @@ static const char *phase_words(struct str phase)
 		{ STR_INIT("banner"), "as its greeting" },
 		{ STR_INIT("ehlo"), "in reply to our greeting" },
 		{ STR_INIT("starttls"), "when encryption was to begin" },
+		{ STR_INIT("auth"), "when we signed in" },
 		{ STR_INIT("mail"), "in reply to the sender address" },
 		{ STR_INIT("rcpt"), "in reply to the recipient address" },
 		{ STR_INIT("data"), "when the message was announced" },
@@ -111,6 +112,12 @@ void dsn_human_part(struct buf *out, const struct dsn *d, bool full, bool utf8)
 		buf_addz(&b, "It was given up here at stage ");
 		dsn_text(&b, d->stage, utf8, 64);
 		buf_addc(&b, '.');
+		wrap(out, "", buf_str(&b));
+		buf_add(out, "\r\n", 2);
+	}
+	if (d->note.n) {
+		buf_reset(&b);
+		dsn_text(&b, d->note, utf8, DSN_TEXT_MAX);
 		wrap(out, "", buf_str(&b));
 		buf_add(out, "\r\n", 2);
 	}

@@ -15,15 +15,28 @@ bool mail_field_line_ok(struct str line)
 	return i < line.n && line.p[i] == ':';
 }
 
+/* Behind the next CRLF at or behind `from`; s.n: there is none. */
+static size_t line_end(struct str s, size_t from)
+{
+	for (size_t i = from; i < s.n;) {
+		const char *lf = memchr(s.p + i, '\n', s.n - i);
+		if (!lf)
+			break;
+		i = (size_t)(lf - s.p) + 1;
+		if (i >= from + 2 && lf[-1] == '\r')
+			return i;
+	}
+	return s.n;
+}
+
 int mail_field_next(struct str *rest, struct mail_field *ret)
 {
 	if (!rest->n)
 		return 0;
 	size_t end = 0;
-	do {
-		const char *at = memmem(rest->p + end, rest->n - end, "\r\n", 2);
-		end = at ? (size_t)(at - rest->p) + 2 : rest->n;
-	} while (end < rest->n && (rest->p[end] == ' ' || rest->p[end] == '\t'));
+	do
+		end = line_end(*rest, end);
+	while (end < rest->n && (rest->p[end] == ' ' || rest->p[end] == '\t'));
 	struct mail_field f = { .all = str_n(rest->p, end) };
 	*rest = str_skip(*rest, end);
 	if (!mail_field_line_ok(f.all)) {

@@ -26,6 +26,7 @@ enum {
 	STS_MX_MAX = 256,            /* patterns of a policy; one of more is refused */
 	STS_AGE_MAX = 31557600,      /* seconds: a year (§3.2); more is taken as this */
 	STS_QUERIES = 1,
+	STS_TXT_MAX = 4,             /* records looked at: of two none counts */
 	STS_RETRY_FIRST = 300,       /* seconds after a fetch that failed (§3.3: five minutes or longer); doubled with each */
 	STS_RETRY_MOST = 86400,
 	STS_REFRESH = 86400,         /* a policy older than this, or than half its life, is fetched again before it ends (§10.2: daily) */
@@ -49,6 +50,9 @@ struct sts_lookup {
 };
 /* A dns_evaluate_fn; arg: struct sts_lookup. */
 int sts_evaluate(void *arg, struct dns_answers *set);
+/* For who asks by other means: the name whose TXT records are wanted (0, or -1: not a domain), and what they come to, of an answer that is none or some. */
+int sts_lookup_name(struct str domain, char *out, size_t size);
+void sts_lookup_records(struct sts_lookup *l, const struct str *txt, size_t n);
 
 /* -- the policy (§3.2) */
 
@@ -96,5 +100,7 @@ void sts_fetched(struct sts_cached *c, const char *id, const struct sts_policy *
 void sts_failed(struct sts_cached *c, int64_t now);
 /* Until when it holds. */
 int64_t sts_expires(const struct sts_cached *c);
+/* When to fetch it (again) without being asked, so that it is there when mail comes: before it ends, and not sooner after a failure than is allowed. */
+int64_t sts_due(const struct sts_cached *c);
 
 #endif

@@ -8,20 +8,35 @@ int64_t sts_expires(const struct sts_cached *c)
 	return c->known ? c->fetched + (int64_t)c->max_age : 0;
 }
 
+static int64_t pause(const struct sts_cached *c)
+{
+	int64_t s = STS_RETRY_FIRST;
+	for (unsigned i = 1; i < c->failures && s < STS_RETRY_MOST; i++)
+		s *= 2;
+	return s < STS_RETRY_MOST ? s : STS_RETRY_MOST;
+}
+
 static bool may_fetch(const struct sts_cached *c, int64_t now)
 {
-	int64_t pause = STS_RETRY_FIRST;
-	if (!c->failures || now < c->failed) /* a clock that was set back does not stop fetching */
-		return true;
-	for (unsigned i = 1; i < c->failures && pause < STS_RETRY_MOST; i++)
-		pause *= 2;
-	return now >= c->failed + (pause < STS_RETRY_MOST ? pause : STS_RETRY_MOST);
+	/* a clock that was set back does not stop fetching */
+	return !c->failures || now < c->failed || now >= c->failed + pause(c);
+}
+
+static int64_t fresh_for(const struct sts_cached *c)
+{
+	int64_t half = (int64_t)c->max_age / 2;
+	return half < STS_REFRESH ? half : STS_REFRESH;
 }
 
 static bool is_old(const struct sts_cached *c, int64_t now)
 {
-	int64_t half = (int64_t)c->max_age / 2;
-	return now - c->fetched >= (half < STS_REFRESH ? half : STS_REFRESH);
+	return now - c->fetched >= fresh_for(c);
+}
+
+int64_t sts_due(const struct sts_cached *c)
+{
+	int64_t due = c->known ? c->fetched + fresh_for(c) : 0, may = c->failures ? c->failed + pause(c) : 0;
+	return due > may ? due : may;
 }
 
 void sts_plan(const struct sts_cached *c, const struct sts_lookup *txt, int64_t now, struct sts_plan *ret)

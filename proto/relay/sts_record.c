@@ -44,32 +44,55 @@ static int end(struct sts_lookup *l, enum sts_txt state, const char *reason)
 	return DNS_DONE;
 }
 
-int sts_evaluate(void *arg, struct dns_answers *set)
+void sts_lookup_records(struct sts_lookup *l, const struct str *txt, size_t n_txt)
 {
-	struct sts_lookup *l = arg;
-	char domain[DNS_NAME_MAX + 1], name[DNS_NAME_MAX + 16];
-	const struct dns_rr *one = NULL;
-	struct str id;
+	struct str one = STR_NULL, id;
 	const char *why = NULL;
 	size_t n = 0;
 	l->id[0] = 0;
-	if (dns_name_fold(l->domain, domain) < 0 || domain[0] == '[')
+	for (size_t i = 0; i < n_txt; i++)
+		if (sts_record_is(txt[i])) {
+			one = txt[i];
+			n++;
+		}
+	l->state = STS_TXT_NONE;
+	if (n != 1) /* §3.1: of several none counts */
+		l->reason = n ? "it has several records" : "it has no record";
+	else if (sts_record_parse(one, &id, &why))
+		l->reason = why;
+	else {
+		l->state = STS_TXT_FOUND;
+		l->reason = NULL;
+		snprintf(l->id, sizeof l->id, "%.*s", STR_ARG(id));
+	}
+}
+
+int sts_lookup_name(struct str domain, char *out, size_t size)
+{
+	char folded[DNS_NAME_MAX + 1];
+	if (dns_name_fold(domain, folded) < 0 || folded[0] == '[')
+		return -1;
+	int n = snprintf(out, size, "_mta-sts.%s", folded);
+	return n > 0 && (size_t)n < size ? 0 : -1;
+}
+
+int sts_evaluate(void *arg, struct dns_answers *set)
+{
+	struct sts_lookup *l = arg;
+	char name[DNS_NAME_MAX + 16];
+	struct str txt[STS_TXT_MAX];
+	size_t n = 0;
+	l->id[0] = 0;
+	if (sts_lookup_name(l->domain, name, sizeof name))
 		return end(l, STS_TXT_NONE, "not a domain name");
-	snprintf(name, sizeof name, "_mta-sts.%s", domain);
 	const struct dns_answer *a = dns_answers_get(set, str_from(name), DNS_TXT);
 	if (!a)
 		return DNS_MORE;
 	if (a->status == DNS_TEMPFAIL)
 		return end(l, STS_TXT_UNKNOWN, "its record cannot be looked up");
-	for (size_t i = 0; i < a->n_rr; i++)
-		if (sts_record_is(a->rr[i].data)) {
-			one = &a->rr[i];
-			n++;
-		}
-	if (n != 1) /* §3.1: of several none counts */
-		return end(l, STS_TXT_NONE, n ? "it has several records" : "it has no record");
-	if (sts_record_parse(one->data, &id, &why))
-		return end(l, STS_TXT_NONE, why);
-	snprintf(l->id, sizeof l->id, "%.*s", STR_ARG(id));
-	return end(l, STS_TXT_FOUND, NULL);
+	for (size_t i = 0; i < a->n_rr && n < STS_TXT_MAX; i++)
+		if (sts_record_is(a->rr[i].data))
+			txt[n++] = a->rr[i].data;
+	sts_lookup_records(l, txt, n);
+	return DNS_DONE;
 }

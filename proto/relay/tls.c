@@ -1,6 +1,8 @@
 /* The table of tls.h. */
 #include "proto/relay/tls.h"
 
+#include "proto/mail/header.h"
+
 #include <openssl/x509_vfy.h>
 
 static const char *const operators[] = { "none", "may", "require", "dane" };
@@ -18,6 +20,18 @@ int tls_operator_parse(struct str s, enum tls_operator *ret)
 			return 0;
 		}
 	return -1;
+}
+
+bool tls_optional(struct str headers)
+{
+	static const struct str name = STR_INIT("TLS-Required");
+	struct mail_field f;
+	struct buf v = BUF_INIT(64); /* a value that does not fit is not ours */
+	if (mail_field_count(headers, name, 2) != 1 || mail_field_find(headers, name, 0, &f))
+		return false;
+	bool no = mail_field_unfold(&v, f.value) == 0 && str_ieq(buf_str(&v), STR("No"));
+	buf_free(&v);
+	return no;
 }
 
 /* Does an enforced policy decide about this host? Usable TLSA records do it better, unless the way to them may be forged. */

@@ -46,6 +46,9 @@ struct tls_rules {
 	bool requiretls;            /* the message came with REQUIRETLS */
 	bool optional;              /* it has "TLS-Required: No", and came without REQUIRETLS */
 };
+/* Does the header block say "TLS-Required: No" (RFC 8689 §3)? Exactly one such field, and nothing else in it: one that was added to, or that is
+ * not understood, weakens nothing. With REQUIRETLS on MAIL the field has no say (§4.1). */
+bool tls_optional(struct str headers);
 
 struct tls_need {
 	bool usable;                /* false: this host is not to be used; tls_judge() without `seen` says why */

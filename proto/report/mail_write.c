@@ -1,6 +1,7 @@
 /* The message that carries a report: a sentence for people, and the report. */
 #include "proto/report/mail.h"
 
+#include "mail_internal.h"
 #include "proto/mail/date.h"
 #include "proto/mail/header.h"
 #include "proto/sasl/base64.h"
@@ -9,7 +10,7 @@
 
 enum { BASE64_LINE = 57 }; /* octets that make 76 characters (RFC 2045 §6.8) */
 
-static bool plain(struct str s)
+bool report_mail_plain(struct str s)
 {
 	for (size_t i = 0; i < s.n; i++)
 		if (!((s.p[i] >= 'a' && s.p[i] <= 'z') || (s.p[i] >= 'A' && s.p[i] <= 'Z') || (s.p[i] >= '0' && s.p[i] <= '9')))
@@ -17,8 +18,7 @@ static bool plain(struct str s)
 	return s.n > 0;
 }
 
-/* Nothing that means something in a header, a file name or a quoted string. */
-static bool name_ok(struct str s)
+bool report_mail_name_ok(struct str s)
 {
 	for (size_t i = 0; i < s.n; i++)
 		if (s.p[i] <= ' ' || s.p[i] >= 0x7f || strchr("\"\\!<>/;@()", s.p[i]))
@@ -26,7 +26,7 @@ static bool name_ok(struct str s)
 	return s.n > 0 && s.n <= 253;
 }
 
-static bool address_ok(struct str s)
+bool report_mail_address_ok(struct str s)
 {
 	for (size_t i = 0; i < s.n; i++)
 		if (s.p[i] <= ' ' || s.p[i] >= 0x7f || s.p[i] == '<' || s.p[i] == '>')
@@ -36,7 +36,7 @@ static bool address_ok(struct str s)
 
 int report_file_name(const struct report_mail *m, struct buf *out)
 {
-	if (!name_ok(m->submitter) || !name_ok(m->domain) || !plain(m->id))
+	if (!report_mail_name_ok(m->submitter) || !report_mail_name_ok(m->domain) || !report_mail_plain(m->id))
 		return -1;
 	return buf_addf(out, "%.*s!%.*s!%lld!%lld!%.*s.%s.gz", STR_ARG(m->submitter), STR_ARG(m->domain), (long long)m->begin, (long long)m->end,
 	    STR_ARG(m->id), m->tls ? "json" : "xml");
@@ -44,7 +44,7 @@ int report_file_name(const struct report_mail *m, struct buf *out)
 
 int report_mail_id(const struct report_mail *m, struct buf *out)
 {
-	if (!name_ok(m->submitter) || !plain(m->id))
+	if (!report_mail_name_ok(m->submitter) || !report_mail_plain(m->id))
 		return -1;
 	buf_adds(out, m->id);
 	return m->tls ? buf_addf(out, "@%.*s", STR_ARG(m->submitter)) : out->failed ? -1 : 0;
@@ -63,30 +63,30 @@ static void piecef(struct mail_fold *f, const char *fmt, ...)
 }
 
 /* A display name as a quoted string; what is not ASCII is left out, for it would have to be encoded. */
-static void put_from(const struct report_mail *m, struct buf *out)
+void report_mail_from(struct str address, struct str name, struct buf *out)
 {
 	struct mail_fold f;
 	mail_fold_begin(&f, out, STR("From"));
-	if (m->from_name.n && str_is_ascii(m->from_name) && m->from_name.n < 200) {
+	if (name.n && str_is_ascii(name) && name.n < 200) {
 		struct buf b = BUF_INIT(500);
 		buf_addc(&b, '"');
-		for (size_t i = 0; i < m->from_name.n; i++) {
-			if (strchr("\"\\", m->from_name.p[i]) && m->from_name.p[i])
+		for (size_t i = 0; i < name.n; i++) {
+			if (strchr("\"\\", name.p[i]) && name.p[i])
 				buf_addc(&b, '\\');
-			buf_addc(&b, m->from_name.p[i]);
+			buf_addc(&b, name.p[i]);
 		}
 		buf_addc(&b, '"');
 		mail_fold_piece(&f, buf_str(&b));
 		buf_free(&b);
 	}
-	piecef(&f, "<%.*s>", STR_ARG(m->from));
+	piecef(&f, "<%.*s>", STR_ARG(address));
 	if (mail_fold_end(&f))
 		out->failed = true;
 }
 
 static void put_headers(const struct report_mail *m, struct buf *out, const char *boundary)
 {
-	put_from(m, out);
+	report_mail_from(m->from, m->from_name, out);
 	buf_addf(out, "To: <%.*s>\r\n", STR_ARG(m->to));
 	/* folded with a blank where RFC 9990's example folds it: programs look for these words */
 	buf_addf(out, "Subject: Report Domain: %.*s\r\n Submitter: %.*s\r\n Report-ID: <", STR_ARG(m->domain), STR_ARG(m->submitter));
@@ -114,7 +114,7 @@ int report_mail_write(const struct report_mail *m, struct buf *headers, struct b
 {
 	char boundary[80];
 	struct buf file = BUF_INIT(REPORT_NAME_MAX);
-	if (!plain(m->id) || m->id.n > 64 || !address_ok(m->from) || !address_ok(m->to) || report_file_name(m, &file)) {
+	if (!report_mail_plain(m->id) || m->id.n > 64 || !report_mail_address_ok(m->from) || !report_mail_address_ok(m->to) || report_file_name(m, &file)) {
 		buf_free(&file);
 		return -1;
 	}

@@ -80,6 +80,12 @@ static int related(const char *domain, struct str host, struct dns_answers *set)
 	return *ours.org && strcmp(ours.org, theirs.org) == 0;
 }
 
+static const struct dmarc_uri *uris(const struct rua_check *c, const struct dmarc_record *r, size_t *ret_n)
+{
+	*ret_n = c->failures ? r->n_ruf : r->n_rua;
+	return c->failures ? r->ruf : r->rua;
+}
+
 static struct rua_target *add(struct rua_check *c, const struct dmarc_uri *u)
 {
 	if (c->n == sizeof c->target / sizeof *c->target)
@@ -99,11 +105,12 @@ static struct rua_target *add(struct rua_check *c, const struct dmarc_uri *u)
 static void override(struct rua_check *c, size_t at, const struct dmarc_record *r)
 {
 	struct rua_target old = c->target[at];
-	size_t first = c->n;
-	if (!r->n_rua)
+	size_t first = c->n, n_uris;
+	const struct dmarc_uri *uri = uris(c, r, &n_uris);
+	if (!n_uris)
 		return;
-	for (size_t i = 0; i < r->n_rua; i++) {
-		struct rua_target *t = add(c, &r->rua[i]);
+	for (size_t i = 0; i < n_uris; i++) {
+		struct rua_target *t = add(c, &uri[i]);
 		if (!t)
 			break;
 		t->external = true;
@@ -148,7 +155,7 @@ static bool ask_outside(struct rua_check *c, size_t at, struct dns_answers *set)
 		if (!dmarc_record_is(a->rr[i].data) || dmarc_record_parse(a->rr[i].data, &r))
 			continue;
 		agreed = true;
-		if (r.n_rua && !names) {
+		if ((c->failures ? r.n_ruf : r.n_rua) && !names) {
 			first = r;
 			names = true;
 		}
@@ -173,11 +180,13 @@ int rua_evaluate(void *arg, struct dns_answers *set)
 		c->state = RUA_TEMPFAIL;
 		return r == -1 ? DNS_MORE : DNS_DONE;
 	}
-	if (!r || !record.n_rua)
+	size_t n_uris = 0;
+	const struct dmarc_uri *uri = r ? uris(c, &record, &n_uris) : NULL;
+	if (!n_uris)
 		return DNS_DONE;
 	c->state = RUA_FOUND;
-	for (size_t i = 0; i < record.n_rua; i++)
-		add(c, &record.rua[i]);
+	for (size_t i = 0; i < n_uris; i++)
+		add(c, &uri[i]);
 	size_t n = c->n;
 	for (size_t i = 0; i < n; i++) {
 		if (c->target[i].verdict != RUA_SEND)

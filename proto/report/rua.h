@@ -1,4 +1,4 @@
-/* Where reports about a domain may go (RFC 9990 §3.5, §4): its record is read anew, each address of rua is looked at, and one outside
+/* Where reports about a domain may go (RFC 9990 §3.5, §4; of RFC 9991 the same with ruf): its record is read anew, each address of rua is looked at, and one outside
  * the domain's organisation must agree in its own zone. An evaluator over DNS answers (proto/dns/answers.h); no I/O, no clock. */
 #ifndef PROTO_REPORT_RUA_H
 #define PROTO_REPORT_RUA_H
@@ -36,6 +36,7 @@ enum rua_state {
 
 struct rua_check {
 	const char *domain;     /* in: the policy domain, folded */
+	bool failures;          /* in: where failure reports go: ruf, not rua */
 	/* out */
 	enum rua_state state;
 	struct rua_target target[DMARC_URIS_MAX * 2];

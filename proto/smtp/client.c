@@ -2,13 +2,14 @@
  * client_mail.c. No I/O and no clock; the driver decides about time. */
 #include "client_internal.h"
 
+#include <openssl/crypto.h>
 #include <stdlib.h>
 
 enum { ARENA_MAX = 4 * 1024 * 1024, OUT_MAX = 64 * 1024 };
 
 const char *smtp_phase_name(enum smtp_phase p)
 {
-	static const char *const names[] = { "connect", "banner", "ehlo", "starttls", "idle", "mail", "rcpt", "data", "dot",
+	static const char *const names[] = { "connect", "banner", "ehlo", "starttls", "auth", "idle", "mail", "rcpt", "data", "dot",
 		"rset", "quit" };
 	return (size_t)p < sizeof names / sizeof *names ? names[p] : "?";
 }
@@ -24,6 +25,9 @@ enum smtp_phase smtp_client_phase(const struct smtp_client *c)
 	case CS_STARTTLS:
 	case CS_HANDSHAKE:
 		return SMTP_PHASE_STARTTLS;
+	case CS_AUTH:
+	case CS_AUTH_CANCEL:
+		return SMTP_PHASE_AUTH;
 	case CS_ENVELOPE:
 		return !c->at ? SMTP_PHASE_MAIL : c->at <= c->msg->n_rcpts ? SMTP_PHASE_RCPT : SMTP_PHASE_DATA;
 	case CS_CONTENT:
@@ -46,8 +50,7 @@ void client_event(struct smtp_client *c, enum smtp_client_event ev)
 		c->events[c->n_events++] = ev;
 }
 
-/* The session's own result, from the current reply or from words of ours. */
-static void set_failure(struct smtp_client *c, enum smtp_outcome how, const char *status, const char *text)
+void client_failure(struct smtp_client *c, enum smtp_outcome how, const char *status, const char *text)
 {
 	size_t n = strnlen(text, SMTP_CLIENT_TEXT_MAX);
 	c->failure = (struct smtp_result){ .outcome = how, .phase = smtp_client_phase(c) };
@@ -59,6 +62,9 @@ static void set_failure(struct smtp_client *c, enum smtp_outcome how, const char
 
 static void end(struct smtp_client *c)
 {
+	if (c->sasl)
+		c->fault = SMTP_AUTH_LOST;
+	client_auth_over(c);
 	if (c->msg) {
 		client_undecided(c, c->mail_refused ? &c->mail_result : &c->failure);
 		client_mail_done(c);
@@ -71,20 +77,23 @@ void client_close(struct smtp_client *c, enum smtp_outcome how, const char *text
 {
 	if (c->state == CS_CLOSED)
 		return;
-	set_failure(c, how, how == SMTP_OUT_LOST ? "4.4.2" : how == SMTP_OUT_PROTOCOL ? "4.5.0" : "", text);
+	/* a reply that was not one of success or failure says nothing, too */
+	bool maybe = c->state == CS_CONTENT && c->msg && client_content_over(&c->content) && c->out.n == c->out_off;
+	client_failure(c, how, how == SMTP_OUT_LOST ? "4.4.2" : how == SMTP_OUT_PROTOCOL ? "4.5.0" : "", text);
+	c->failure.maybe = maybe;
 	end(c);
 }
 
-static void failure_from_reply(struct smtp_client *c)
+void client_failure_reply(struct smtp_client *c)
 {
 	enum smtp_outcome how = client_outcome(c->reply.code);
-	set_failure(c, how, c->reply.status, c->reply.text);
+	client_failure(c, how, c->reply.status, c->reply.text);
 	c->failure.code = c->reply.code;
 }
 
 void client_close_reply(struct smtp_client *c)
 {
-	failure_from_reply(c);
+	client_failure_reply(c);
 	end(c);
 }
 
@@ -102,8 +111,7 @@ static void put(struct smtp_client *c, const char *verb, struct str arg)
 
 static void greet(struct smtp_client *c)
 {
-	c->caps = 0;
-	c->size_limit = c->deliver_by_min = 0;
+	c->offer = (struct client_offer){ 0 };
 	c->state = CS_EHLO;
 	put(c, c->conf->lmtp ? "LHLO" : "EHLO", c->conf->helo);
 }
@@ -129,6 +137,8 @@ struct smtp_client *smtp_client_new(const struct smtp_client_conf *conf)
 	if (!c)
 		return NULL;
 	c->conf = conf;
+	c->tls = conf->tls;
+	c->mech = SASL_MECHS;
 	c->in = BUF_INIT(SMTP_CLIENT_INPUT_MAX);
 	c->out = BUF_INIT(OUT_MAX);
 	c->content.buf = BUF_INIT(OUT_MAX);
@@ -144,8 +154,9 @@ void smtp_client_free(struct smtp_client *c)
 {
 	if (!c)
 		return;
+	client_auth_over(c);
 	buf_free(&c->in);
-	buf_free(&c->out);
+	buf_free_secret(&c->out);
 	buf_free(&c->content.buf);
 	arena_free(c->arena);
 	free(c);
@@ -191,12 +202,11 @@ static void answer(struct smtp_client *c)
 		return;
 	case CS_EHLO:
 		if (class == 2) {
-			c->caps |= SMTP_CAP_ESMTP;
+			c->offer.caps |= SMTP_CAP_ESMTP;
 			client_ready(c);
 			return;
 		}
-		c->caps = 0;
-		c->size_limit = c->deliver_by_min = 0;
+		c->offer = (struct client_offer){ 0 };
 		if (class == 5 && !c->conf->lmtp) { /* RFC 5321 §3.2: an old server */
 			c->state = CS_HELO;
 			put(c, "HELO", c->conf->helo);
@@ -219,9 +229,13 @@ static void answer(struct smtp_client *c)
 			client_event(c, SMTP_CEV_STARTTLS);
 			return;
 		}
-		failure_from_reply(c);
+		client_failure_reply(c);
 		client_event(c, SMTP_CEV_TLS_REFUSED);
 		client_ready(c);
+		return;
+	case CS_AUTH:
+	case CS_AUTH_CANCEL:
+		client_auth_answer(c);
 		return;
 	case CS_ENVELOPE:
 		client_mail_answer(c);
@@ -251,8 +265,8 @@ static void answer(struct smtp_client *c)
 static int take_line(struct smtp_client *c)
 {
 	struct str rest = str_skip(buf_str(&c->in), c->in_off), line;
-	ptrdiff_t nl = str_chr(rest, '\n');
-	if (nl > SMTP_CLIENT_LINE_MAX || (nl < 0 && rest.n > SMTP_CLIENT_LINE_MAX)) {
+	ptrdiff_t nl = str_chr(rest, '\n'), most = c->state == CS_AUTH ? SMTP_CLIENT_AUTH_LINE_MAX : SMTP_CLIENT_LINE_MAX;
+	if (nl > most || (nl < 0 && rest.n > (size_t)most)) {
 		client_close(c, SMTP_OUT_PROTOCOL, "reply line too long");
 		return 1;
 	}
@@ -270,11 +284,13 @@ static int take_line(struct smtp_client *c)
 		return 1;
 	}
 	if (c->state == CS_EHLO && c->reply.lines > 1)
-		client_caps_line(str_skip(line, 4), &c->caps, &c->size_limit, &c->deliver_by_min);
+		client_offer_line(&c->offer, str_skip(line, 4));
 	if (r) {
+		c->challenge = str_skip(line, 4);
 		client_reply_seal(&c->reply);
 		answer(c);
 		c->reply = (struct client_reply){ 0 };
+		c->challenge = STR_NULL;
 	}
 	return 1;
 }
@@ -318,6 +334,9 @@ void smtp_client_sent(struct smtp_client *c, size_t n)
 		c->out_off += n;
 		return;
 	}
+	if (c->secret_out && c->out.p)
+		OPENSSL_cleanse(c->out.p, c->out.n);
+	c->secret_out = false;
 	buf_reset(&c->out);
 	c->out_off = 0;
 	if (n > mine && c->state == CS_CONTENT)
@@ -356,8 +375,8 @@ void smtp_client_tls_started(struct smtp_client *c)
 unsigned smtp_client_caps(const struct smtp_client *c, uint64_t *ret_size)
 {
 	if (ret_size)
-		*ret_size = c->size_limit;
-	return c->caps;
+		*ret_size = c->offer.size_limit;
+	return c->offer.caps;
 }
 
 uint64_t smtp_client_replies(const struct smtp_client *c)
@@ -368,4 +387,14 @@ uint64_t smtp_client_replies(const struct smtp_client *c)
 const struct smtp_result *smtp_client_failure(const struct smtp_client *c)
 {
 	return &c->failure;
+}
+
+struct smtp_limits smtp_client_limits(const struct smtp_client *c)
+{
+	return c->offer.limits;
+}
+
+bool smtp_client_full(const struct smtp_client *c)
+{
+	return c->offer.limits.mail_max && c->mails >= c->offer.limits.mail_max;
 }

@@ -10,7 +10,9 @@
  *     feed "250-mx\r\n250-PIPELINING\r\n250 STARTTLS\r\n"
  *     smtp_client_next → SMTP_CEV_READY        caps are known; the driver may call smtp_client_starttls(c) …
  *     smtp_client_next → SMTP_CEV_STARTTLS     … 220 came: the driver does the handshake, then smtp_client_tls_started(c)
- *     smtp_client_next → SMTP_CEV_READY        after the second EHLO; the driver calls smtp_client_send(c, &msg):
+ *     smtp_client_next → SMTP_CEV_READY        after the second EHLO; the driver may sign in, smtp_client_auth(c, &auth):
+ *                                              "AUTH PLAIN AG1l…"; feed "235 2.7.0 ok\r\n"
+ *     smtp_client_next → SMTP_CEV_SIGNED_IN, SMTP_CEV_READY; the driver calls smtp_client_send(c, &msg):
  *                                              out: MAIL, RCPT…, DATA in one piece where PIPELINING was offered
  *     feed "250 ok\r\n550 5.1.1 who?\r\n250 ok\r\n354 go\r\n"
  *                                              out: headers, CRLF, body, ".": the caller's own memory, not copied unless a
@@ -28,6 +30,7 @@
 #define PROTO_SMTP_CLIENT_H
 
 #include "base/str.h"
+#include "proto/sasl/mech.h"
 
 struct smtp_client;
 
@@ -46,10 +49,13 @@ struct smtp_client;
 #define SMTP_CAP_DELIVERBY (1u << 11)
 #define SMTP_CAP_MT_PRIORITY (1u << 12)
 #define SMTP_CAP_XONCE (1u << 13)     /* ours (extensions.h) */
+#define SMTP_CAP_AUTH (1u << 14)
+#define SMTP_CAP_LIMITS (1u << 15)
 
 /* Limits on what a peer can make us keep. RFC 5321 §4.5.3.1.5 has 512 octets a line; real servers pass that. */
 enum {
 	SMTP_CLIENT_LINE_MAX = 2048,       /* octets of a reply line */
+	SMTP_CLIENT_AUTH_LINE_MAX = 16400, /* … while signing in: a challenge of SASL_BLOB_MAX; RFC 4954 §4 asks for 12288 */
 	SMTP_CLIENT_LINES_MAX = 128,       /* lines of a reply */
 	SMTP_CLIENT_INPUT_MAX = 64 * 1024, /* unread input */
 	SMTP_CLIENT_TEXT_MAX = 512,        /* octets of reply text kept */
@@ -62,6 +68,7 @@ enum smtp_phase {
 	SMTP_PHASE_BANNER,
 	SMTP_PHASE_EHLO,
 	SMTP_PHASE_STARTTLS,
+	SMTP_PHASE_AUTH,
 	SMTP_PHASE_IDLE, /* ready, no message under way */
 	SMTP_PHASE_MAIL,
 	SMTP_PHASE_RCPT,
@@ -90,11 +97,52 @@ struct smtp_result {
 	struct str text;       /* reply text without codes, lines joined by blanks: valid UTF-8 without controls, at most
 	                        * SMTP_CLIENT_TEXT_MAX octets; or our own words. NUL-terminated. Lives until the next
 	                        * smtp_client_send() or smtp_client_free() */
+	bool maybe;            /* the session ended behind the final dot and before its reply: the peer may have the message, and
+	                        * another attempt may make it a second one (RFC 5321 §4.5.3.2.6, RFC 1047) */
 };
 
 struct smtp_client_conf { /* must outlive the engine */
 	struct str helo; /* our name for EHLO; no blanks or controls */
 	bool lmtp;       /* LHLO, and one reply per recipient behind the dot */
+	bool tls;        /* the connection was TLS before the first octet (port 465, RFC 8314 §3.3) */
+};
+
+/* What to sign in with. Everything must live until SMTP_CEV_SIGNED_IN, SMTP_CEV_AUTH_FAILED or SMTP_CEV_CLOSED; the engine's copies
+ * are wiped then. */
+struct smtp_client_auth {
+	struct str name;       /* who we are there */
+	struct str authzid;    /* whom to act for; empty: the same */
+	struct str password;   /* for SCRAM, PLAIN, LOGIN; or */
+	struct str token;      /* an access token, for OAUTHBEARER and XOAUTH2 */
+	bool external;         /* EXTERNAL may be used: TLS showed our certificate */
+	struct str nonce;      /* random, sasl_nonce_ok(); empty: no SCRAM */
+	struct sasl_binding binding; /* of this TLS session; type empty: no SCRAM-…-PLUS */
+	struct str host;       /* for OAUTHBEARER: the server as the operator names it, and its port; may be empty and 0 */
+	unsigned port;
+	unsigned mechs;        /* those allowed, 1u << SASL_…; 0: all */
+	bool without_tls;      /* the operator says so, for a peer on this host: else nothing is sent without TLS */
+};
+
+/* Why signing in failed, as far as it matters to what is done next. */
+enum smtp_auth_fault {
+	SMTP_AUTH_NONE,        /* it did not */
+	SMTP_AUTH_CREDENTIALS, /* 535 and its kin: name, password or token are wrong, or they are not wanted here */
+	SMTP_AUTH_WEAK,        /* 534: the mechanism is not strong enough, or the account wants another kind of password */
+	SMTP_AUTH_TRANSITION,  /* 432: sign in with PLAIN once, or otherwise renew the password */
+	SMTP_AUTH_NO_TLS,      /* 538, or we would have had to do it without TLS */
+	SMTP_AUTH_LATER,       /* 454 and other 4xx: the server cannot check it now */
+	SMTP_AUTH_MECHANISM,   /* 504, or nothing is on offer that we can and may use */
+	SMTP_AUTH_SERVER,      /* the server does not know us (SCRAM), or broke the mechanism's rules */
+	SMTP_AUTH_LOST,        /* the connection ended */
+};
+/* "none", "credentials", … */
+const char *smtp_auth_fault_name(enum smtp_auth_fault f);
+
+/* What the peer said it will take at most (RFC 9422); 0: not said. */
+struct smtp_limits {
+	uint32_t mail_max;        /* MAILMAX: transactions in a session */
+	uint32_t rcpt_max;        /* RCPTMAX: RCPTs in a transaction */
+	uint32_t rcpt_domain_max; /* RCPTDOMAINMAX: different domains in them */
 };
 
 struct smtp_client_rcpt {
@@ -146,6 +194,8 @@ enum smtp_client_event {
 	SMTP_CEV_TLS_REFUSED, /* no 220; smtp_client_failure() tells; the session goes on in plain text (READY follows) */
 	SMTP_CEV_DONE,        /* results of the message are filled; exactly once per smtp_client_send() */
 	SMTP_CEV_CLOSED,      /* the session is over: close the socket. smtp_client_failure() tells why; outcome OK: QUIT */
+	SMTP_CEV_SIGNED_IN,   /* AUTH succeeded; READY follows */
+	SMTP_CEV_AUTH_FAILED, /* it did not; smtp_client_failure() and smtp_client_auth_fault() tell; the session goes on (READY follows) */
 };
 
 /* NULL: out of memory, or conf->helo cannot be sent. */
@@ -167,12 +217,19 @@ void smtp_client_sent(struct smtp_client *c, size_t n);
 
 /* Allowed after SMTP_CEV_READY, else -1 and nothing happens. */
 int smtp_client_starttls(struct smtp_client *c);
+/* Signs in: the strongest mechanism first of those that the peer offers and for which there is what they need; a refusal of the
+ * mechanism (504, 534) moves on to the next, a refusal of the credentials does not. The initial response goes along with AUTH where it
+ * fits into a command line (RFC 4954 §4). SMTP_CEV_SIGNED_IN or _AUTH_FAILED follows in any case, or CLOSED. Whether the peer is who it
+ * should be, and so may be told a password, is the driver's to know: call this only when it is. Returns 0, or -1: not ready, or
+ * signed in already. */
+int smtp_client_auth(struct smtp_client *c, const struct smtp_client_auth *auth);
 /* Begins a transaction. The results may be there at once (refused here, without a word to the peer): SMTP_CEV_DONE
  * follows in any case. Refused here: bad content 5.6.0, or 5.6.3
  * where it was declared binary (long lines count, too) and the peer does not take BDAT and BINARYMIME; REQUIRETLS 5.7.30; a time that is
  * too short for the peer (DELIVERBY, mode R) 5.4.7, and a peer without DELIVERBY 5.3.3; addresses that cannot be sent 5.1.7/5.1.3; larger than the
  * peer's SIZE 5.3.4; 8-bit content without 8BITMIME 5.6.3; UTF-8 addresses or, if smtputf8, headers without SMTPUTF8
- * 5.6.7. Returns 0, or -1: not ready, or no recipients. */
+ * 5.6.7. Recipients beyond what LIMITS allow in a transaction are TRANSIENT with 4.5.3 and code 0: send them in another one. Returns 0,
+ * or -1: not ready, no recipients, or smtp_client_full(). */
 int smtp_client_send(struct smtp_client *c, struct smtp_client_msg *msg);
 /* Sends QUIT; SMTP_CEV_CLOSED follows with the reply or the end of the connection. */
 int smtp_client_quit(struct smtp_client *c);
@@ -184,7 +241,15 @@ unsigned smtp_client_caps(const struct smtp_client *c, uint64_t *ret_size);
 enum smtp_phase smtp_client_phase(const struct smtp_client *c);
 /* Grows with each whole reply: what a driver restarts its deadline by. */
 uint64_t smtp_client_replies(const struct smtp_client *c);
-/* How the session ended (after CLOSED) or TLS was refused. */
+/* How the session ended (after CLOSED), or TLS was refused, or signing in failed. */
 const struct smtp_result *smtp_client_failure(const struct smtp_client *c);
+enum smtp_auth_fault smtp_client_auth_fault(const struct smtp_client *c);
+/* The mechanism that was used last, "SCRAM-SHA-256"; NULL: none. */
+const char *smtp_client_auth_mech(const struct smtp_client *c);
+/* The mechanisms on offer that this engine knows, 1u << SASL_…. */
+unsigned smtp_client_auth_offer(const struct smtp_client *c);
+struct smtp_limits smtp_client_limits(const struct smtp_client *c);
+/* Has the session had as many transactions as the peer takes (MAILMAX)? Then quit and connect anew. */
+bool smtp_client_full(const struct smtp_client *c);
 
 #endif

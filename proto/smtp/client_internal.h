@@ -5,6 +5,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "client.h"
+#include "proto/sasl/client.h"
 
 /* One reply under construction or complete. */
 struct client_reply {
@@ -19,8 +20,16 @@ int client_reply_line(struct client_reply *r, struct str line);
 /* Makes the text valid UTF-8 without controls; called once, at the end. */
 void client_reply_seal(struct client_reply *r);
 
-/* One line of an EHLO reply behind the first, without the code. */
-void client_caps_line(struct str line, unsigned *caps, uint64_t *size, uint64_t *deliver_by_min);
+/* What EHLO brought. */
+struct client_offer {
+	unsigned caps;
+	uint64_t size_limit;
+	uint64_t deliver_by_min; /* of DELIVERBY */
+	unsigned mechs;          /* of AUTH, 1u << SASL_… */
+	struct smtp_limits limits;
+};
+/* Takes one line of an EHLO reply behind the first, without the code. */
+void client_offer_line(struct client_offer *o, struct str line);
 
 /* Where the content is while it is sent. */
 struct client_content {
@@ -44,6 +53,8 @@ enum client_state {
 	CS_HELO,
 	CS_READY,
 	CS_STARTTLS,
+	CS_AUTH,
+	CS_AUTH_CANCEL, /* behind "*": the refusal is due */
 	CS_HANDSHAKE, /* between 220 and smtp_client_tls_started() */
 	CS_ENVELOPE,  /* MAIL, RCPT, DATA: at says which answer is due */
 	CS_CONTENT,
@@ -58,10 +69,9 @@ struct smtp_client {
 	bool tls;
 	bool lost; /* no more input will come */
 	const char *lost_why;
-	unsigned caps;
-	uint64_t size_limit;
-	uint64_t deliver_by_min; /* of DELIVERBY */
+	struct client_offer offer;
 	uint64_t replies;
+	uint64_t mails; /* MAIL commands of this session */
 	struct buf in, out;
 	size_t in_off, out_off; /* consumed octets at their fronts */
 	struct client_reply reply;
@@ -69,6 +79,15 @@ struct smtp_client {
 	char failure_text[SMTP_CLIENT_TEXT_MAX + 1];
 	enum smtp_client_event events[4]; /* DONE, READY, CLOSED at most, in a row */
 	unsigned n_events;
+
+	/* signing in */
+	struct sasl_client *sasl;     /* NULL but in CS_AUTH and CS_AUTH_CANCEL */
+	struct smtp_client_auth auth; /* the caller's; zeroed when it is over */
+	enum sasl_mech mech;          /* tried last; SASL_MECHS: none */
+	unsigned mechs_refused;
+	bool signed_in, secret_out;   /* secret_out: what is in `out` is wiped when it is written */
+	struct str challenge;         /* text of the 334 just read, in `in` */
+	enum smtp_auth_fault fault;
 
 	/* the transaction */
 	struct smtp_client_msg *msg;
@@ -85,11 +104,20 @@ struct smtp_client {
 	struct client_content content;
 };
 
+/* The session's own result, from words of ours or from the current reply. */
+void client_failure(struct smtp_client *c, enum smtp_outcome how, const char *status, const char *text);
+void client_failure_reply(struct smtp_client *c);
 void client_event(struct smtp_client *c, enum smtp_client_event ev);
 /* Fills c->failure, gives undecided recipients the same result, ends the session. */
 void client_close(struct smtp_client *c, enum smtp_outcome how, const char *text);
 void client_close_reply(struct smtp_client *c);
 void client_ready(struct smtp_client *c);
+
+/* client_auth.c */
+/* An answer in CS_AUTH or CS_AUTH_CANCEL. */
+void client_auth_answer(struct smtp_client *c);
+/* Forgets what was signed in with; accepts that there is nothing. */
+void client_auth_over(struct smtp_client *c);
 
 /* client_mail.c */
 /* Adds commands to the output: as many as PIPELINING and a window of octets allow. */

@@ -134,29 +134,76 @@ static bool promises(struct smtp_client *c)
 	const struct smtp_client_msg *m = c->msg;
 	if (c->conf->lmtp)
 		return true;
-	if (m->require_tls && m->mail_from.n && !(c->tls && c->caps & SMTP_CAP_REQUIRETLS))
+	if (m->require_tls && m->mail_from.n && !(c->tls && c->offer.caps & SMTP_CAP_REQUIRETLS))
 		return refuse(c, SMTP_PHASE_MAIL, "5.7.30", c->tls ? "the sender requires TLS all the way, which the next hop does not promise (REQUIRETLS)"
 		                                                    : "the sender requires TLS all the way, and the next hop has none (REQUIRETLS)");
 	if (m->deliver_mode != 'R')
 		return true;
 	/* RFC 2852 §4.1.5: what must come back in time is not given to somebody who does not know of it */
-	if (!(c->caps & SMTP_CAP_DELIVERBY))
+	if (!(c->offer.caps & SMTP_CAP_DELIVERBY))
 		return refuse(c, SMTP_PHASE_MAIL, "5.3.3", "the sender wants the message back if it is late, which the next hop cannot do (DELIVERBY)");
-	if (m->deliver_by <= 0 || (uint64_t)m->deliver_by < c->deliver_by_min)
+	if (m->deliver_by <= 0 || (uint64_t)m->deliver_by < c->offer.deliver_by_min)
 		return refuse(c, SMTP_PHASE_MAIL, "5.4.7", "less time is left to deliver the message than the next hop needs (DELIVERBY)");
 	return true;
+}
+
+/* The domain as it is told apart: what lies behind the last @. */
+static struct str domain_of(struct str a)
+{
+	size_t at = a.n;
+	while (at && a.p[at - 1] != '@')
+		at--;
+	return at ? str_skip(a, at) : STR_NULL;
+}
+
+/* Puts off the recipients beyond what the peer takes in one transaction (RFC 9422 §4). Returns how many are left of `left`. */
+static size_t limit(struct smtp_client *c, size_t left)
+{
+	const struct smtp_limits *l = &c->offer.limits;
+	struct smtp_client_msg *m = c->msg;
+	struct str *seen = NULL;
+	size_t n_seen = 0, n = 0, over = 0, max = l->rcpt_domain_max < left ? l->rcpt_domain_max : left;
+	if ((!l->rcpt_max || l->rcpt_max >= left) && (!l->rcpt_domain_max || l->rcpt_domain_max >= left))
+		return left;
+	if (max && !(seen = arena_alloc(c->arena, max * sizeof *seen)))
+		max = 0; /* without memory for it the peer will say what it does not take */
+	for (size_t i = 0; i < m->n_rcpts; i++) {
+		struct smtp_client_rcpt *r = &m->rcpts[i];
+		struct str d = domain_of(r->address);
+		size_t k = 0;
+		if (r->result.outcome != SMTP_OUT_NONE)
+			continue;
+		while (k < n_seen && !str_ieq(seen[k], d))
+			k++;
+		if ((!l->rcpt_max || n < l->rcpt_max) && (k < n_seen || !max || n_seen < max)) {
+			if (k == n_seen && max)
+				seen[n_seen++] = d;
+			n++;
+			continue;
+		}
+		over++;
+		client_result_text(c, &r->result, SMTP_OUT_TRANSIENT, SMTP_PHASE_RCPT, "4.5.3",
+		    "the next hop takes fewer recipients at a time (LIMITS)");
+	}
+	if (over && m->whole) {
+		struct smtp_result res;
+		client_result_text(c, &res, SMTP_OUT_TRANSIENT, SMTP_PHASE_RCPT, "4.5.3", "the next hop takes fewer recipients at a time (LIMITS)");
+		client_undecided(c, &res);
+		return 0;
+	}
+	return n;
 }
 
 /* Everything that can be decided without the peer. Returns false when no recipient is left. */
 static bool admit(struct smtp_client *c)
 {
 	struct smtp_client_msg *m = c->msg;
-	bool has_utf8 = c->caps & SMTP_CAP_SMTPUTF8, eight;
+	bool has_utf8 = c->offer.caps & SMTP_CAP_SMTPUTF8, eight;
 	size_t left = 0;
 	if (!(m->content & SMTP_CONTENT_SCANNED))
 		m->content = smtp_content_scan(m->headers, m->body);
 	bool binary = m->body_binary && m->content & (SMTP_CONTENT_BAD | SMTP_CONTENT_LONG); /* RFC 3030 §3 */
-	c->bdat = binary && !(m->content & SMTP_CONTENT_HEADER_BAD) && c->caps & SMTP_CAP_CHUNKING && c->caps & SMTP_CAP_BINARYMIME;
+	c->bdat = binary && !(m->content & SMTP_CONTENT_HEADER_BAD) && c->offer.caps & SMTP_CAP_CHUNKING && c->offer.caps & SMTP_CAP_BINARYMIME;
 	if (binary && !c->bdat)
 		return refuse(c, SMTP_PHASE_DATA, "5.6.3", "message is binary (BINARYMIME) and cannot be sent as text");
 	if (m->content & SMTP_CONTENT_BAD && !c->bdat)
@@ -165,13 +212,13 @@ static bool admit(struct smtp_client *c)
 		return refuse(c, SMTP_PHASE_MAIL, "5.1.7", "the sender address cannot be sent");
 	if (!promises(c))
 		return false;
-	if (c->size_limit && size(c) > c->size_limit)
+	if (c->offer.size_limit && size(c) > c->offer.size_limit)
 		return refuse(c, SMTP_PHASE_MAIL, "5.3.4", "message is larger than the next hop accepts");
 	bool need_utf8 = !str_is_ascii(m->mail_from) || (m->smtputf8 && (m->content & SMTP_CONTENT_HEADER_8BIT));
 	if (need_utf8 && !has_utf8)
 		return refuse(c, SMTP_PHASE_MAIL, "5.6.7", "the next hop does not take internationalized mail (SMTPUTF8)");
 	eight = m->content & (SMTP_CONTENT_HEADER_8BIT | SMTP_CONTENT_BODY_8BIT);
-	if (eight && !c->bdat && !(c->caps & SMTP_CAP_8BITMIME))
+	if (eight && !c->bdat && !(c->offer.caps & SMTP_CAP_8BITMIME))
 		return refuse(c, SMTP_PHASE_MAIL, "5.6.3", "message has 8-bit content, which the next hop does not take (8BITMIME)");
 	for (size_t i = 0; i < m->n_rcpts; i++) {
 		struct smtp_client_rcpt *r = &m->rcpts[i];
@@ -186,7 +233,8 @@ static bool admit(struct smtp_client *c)
 			need_utf8 |= !str_is_ascii(r->address);
 		}
 	}
-	c->eight = !c->bdat && (eight || m->body_8bit || m->body_binary) && (c->caps & SMTP_CAP_8BITMIME);
+	left = limit(c, left);
+	c->eight = !c->bdat && (eight || m->body_8bit || m->body_binary) && (c->offer.caps & SMTP_CAP_8BITMIME);
 	c->utf8 = (need_utf8 || m->smtputf8) && has_utf8;
 	buf_reset(&c->content.buf); /* may still hold the end of the message before */
 	if ((m->content & SMTP_CONTENT_DOTS) && !c->bdat && !buf_room(&c->content.buf, c->content.buf.max)) {
@@ -201,7 +249,7 @@ static bool admit(struct smtp_client *c)
 
 int smtp_client_send(struct smtp_client *c, struct smtp_client_msg *m)
 {
-	if (c->state != CS_READY || c->n_events || !m->n_rcpts)
+	if (c->state != CS_READY || c->n_events || !m->n_rcpts || smtp_client_full(c))
 		return -1;
 	arena_reset(c->arena);
 	c->msg = m;
@@ -227,10 +275,11 @@ static void put_mail(struct smtp_client *c)
 {
 	const struct smtp_client_msg *m = c->msg;
 	struct buf *b = &c->out;
+	c->mails++;
 	buf_addz(b, "MAIL FROM:<");
 	buf_adds(b, m->mail_from);
 	buf_addc(b, '>');
-	if (c->caps & SMTP_CAP_SIZE)
+	if (c->offer.caps & SMTP_CAP_SIZE)
 		buf_addf(b, " SIZE=%llu", (unsigned long long)size(c));
 	if (c->bdat)
 		buf_addz(b, " BODY=BINARYMIME");
@@ -238,15 +287,15 @@ static void put_mail(struct smtp_client *c)
 		buf_addz(b, " BODY=8BITMIME");
 	if (c->utf8)
 		buf_addz(b, " SMTPUTF8");
-	if (m->require_tls && c->tls && c->caps & SMTP_CAP_REQUIRETLS)
+	if (m->require_tls && c->tls && c->offer.caps & SMTP_CAP_REQUIRETLS)
 		buf_addz(b, " REQUIRETLS");
-	if (m->deliver_mode && c->caps & SMTP_CAP_DELIVERBY) {
+	if (m->deliver_mode && c->offer.caps & SMTP_CAP_DELIVERBY) {
 		int64_t by = m->deliver_by > BY_MAX ? BY_MAX : m->deliver_by < -BY_MAX ? -BY_MAX : m->deliver_by;
 		buf_addf(b, " BY=%lld;%c%s", (long long)by, m->deliver_mode, m->deliver_trace ? "T" : "");
 	}
-	if (m->has_priority && m->priority >= -9 && m->priority <= 9 && c->caps & SMTP_CAP_MT_PRIORITY)
+	if (m->has_priority && m->priority >= -9 && m->priority <= 9 && c->offer.caps & SMTP_CAP_MT_PRIORITY)
 		buf_addf(b, " MT-PRIORITY=%d", m->priority);
-	if (c->caps & SMTP_CAP_DSN) {
+	if (c->offer.caps & SMTP_CAP_DSN) {
 		if (str_ieq(m->ret, STR("FULL")) || str_ieq(m->ret, STR("HDRS"))) {
 			buf_addz(b, " RET=");
 			buf_adds(b, m->ret);
@@ -256,7 +305,7 @@ static void put_mail(struct smtp_client *c)
 			buf_adds(b, m->envid);
 		}
 	}
-	if (c->caps & SMTP_CAP_XONCE && m->once.n == SMTP_ONCE_LEN && xtext_ok(m->once, SMTP_ONCE_LEN, false)) {
+	if (c->offer.caps & SMTP_CAP_XONCE && m->once.n == SMTP_ONCE_LEN && xtext_ok(m->once, SMTP_ONCE_LEN, false)) {
 		buf_addz(b, " XONCE=");
 		buf_adds(b, m->once);
 	}
@@ -269,7 +318,7 @@ static void put_rcpt(struct smtp_client *c, const struct smtp_client_rcpt *r)
 	buf_addz(b, "RCPT TO:<");
 	buf_adds(b, r->address);
 	buf_addc(b, '>');
-	if (c->caps & SMTP_CAP_DSN) {
+	if (c->offer.caps & SMTP_CAP_DSN) {
 		if (notify_ok(r->notify)) {
 			buf_addz(b, " NOTIFY=");
 			buf_adds(b, r->notify);
@@ -294,7 +343,7 @@ void client_mail_fill(struct smtp_client *c)
 {
 	size_t n = c->msg->n_rcpts;
 	while (c->cmd <= n + !c->bdat && c->out.n - c->out_off < WINDOW) {
-		if (!(c->caps & SMTP_CAP_PIPELINING) && c->cmd != c->at)
+		if (!(c->offer.caps & SMTP_CAP_PIPELINING) && c->cmd != c->at)
 			break;
 		if (c->cmd == n + 1 && c->msg->whole && c->at != c->cmd)
 			break; /* only when all answers to RCPT are there */
@@ -378,7 +427,7 @@ static void give_up(struct smtp_client *c)
 
 void client_mail_answer(struct smtp_client *c)
 {
-	bool pipelined = c->caps & SMTP_CAP_PIPELINING;
+	bool pipelined = c->offer.caps & SMTP_CAP_PIPELINING;
 	size_t n = c->msg->n_rcpts;
 	enum smtp_outcome how = client_outcome(c->reply.code);
 	if (c->at >= c->cmd) { /* the command it would answer is not written yet */

@@ -64,7 +64,38 @@ void client_reply_seal(struct client_reply *r)
 	r->text[r->text_n] = 0;
 }
 
-void client_caps_line(struct str line, unsigned *caps, uint64_t *size, uint64_t *deliver_by_min)
+/* "AUTH PLAIN LOGIN", and "AUTH=PLAIN LOGIN" of servers older than RFC 2554. */
+static void auth_line(struct client_offer *o, struct str rest)
+{
+	struct str word;
+	enum sasl_mech m;
+	o->caps |= SMTP_CAP_AUTH;
+	while (str_word(&rest, " \t=", &word))
+		if (sasl_mech_parse(word, &m) == 0)
+			o->mechs |= 1u << m;
+}
+
+/* RFC 9422 §3: names we do not know, and numbers that are none, are passed over. */
+static void limits_line(struct client_offer *o, struct str rest)
+{
+	struct {
+		struct str name;
+		uint32_t *value;
+	} known[] = {
+		{ STR_INIT("MAILMAX="), &o->limits.mail_max },
+		{ STR_INIT("RCPTMAX="), &o->limits.rcpt_max },
+		{ STR_INIT("RCPTDOMAINMAX="), &o->limits.rcpt_domain_max },
+	};
+	struct str word;
+	uint64_t n;
+	o->caps |= SMTP_CAP_LIMITS;
+	while (str_word(&rest, " \t", &word))
+		for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+			if (str_istarts(word, known[i].name) && str_u64(str_skip(word, known[i].name.n), 999999, &n) == 0 && n)
+				*known[i].value = (uint32_t)n;
+}
+
+void client_offer_line(struct client_offer *o, struct str line)
 {
 	static const struct {
 		struct str name;
@@ -86,15 +117,19 @@ void client_caps_line(struct str line, unsigned *caps, uint64_t *size, uint64_t 
 	};
 	struct str word, arg;
 	uint64_t n;
+	if (str_istarts(line, STR("AUTH")) && (line.n == 4 || memchr(" \t=", line.p[4], 3)))
+		auth_line(o, str_skip(line, 4));
 	if (!str_word(&line, " \t", &word))
 		return;
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
 		if (str_ieq(word, known[i].name))
-			*caps |= known[i].cap;
+			o->caps |= known[i].cap;
 	/* "SIZE", "SIZE 0": no limit (RFC 1870 §4); a number we cannot read counts as none */
 	if (str_ieq(word, STR("SIZE")) && str_word(&line, " \t", &arg) && str_u64(arg, UINT64_MAX, &n) == 0)
-		*size = n;
+		o->size_limit = n;
 	/* RFC 2852 §3: the shortest time it promises anything for */
 	if (str_ieq(word, STR("DELIVERBY")) && str_word(&line, " \t", &arg) && str_u64(arg, INT32_MAX, &n) == 0)
-		*deliver_by_min = n;
+		o->deliver_by_min = n;
+	if (str_ieq(word, STR("LIMITS")))
+		limits_line(o, line);
 }

@@ -11,6 +11,11 @@
  * of it (split recipients, reports, side messages), so that the dispatcher claims there at once. outcome is finish, move,
  * pause, fail, or gone (there was no such row any more).
  *
+ * A worker that drives many messages at once says "2 ids\n" instead of the first line; its lines then carry the id, "STATUS SP ID
+ * [ SP JSON]\n", and may come in any order. At any time it may say "3\n": it is to leave, and begins nothing more. It ends with
+ * WIRE_EXIT_LEFT when it leaves ids unanswered that nobody is to blame for, and with WIRE_EXIT_OVERRUN when the message that its page
+ * (page.h) names has had its time.
+ *
  * Pure encoding and decoding; hostile input on either side gives an error, never an overrun. */
 #ifndef PROTO_WIRE_WIRE_H
 #define PROTO_WIRE_WIRE_H
@@ -26,6 +31,9 @@ enum {
 	WIRE_LINE_MAX = 4096,           /* octets of a status line */
 	WIRE_RCPTS_MAX = 100000,
 	WIRE_READY = 2,                 /* wire_status.status of the first line up */
+	WIRE_LEAVING = 3,               /* … and of the one that says so */
+	WIRE_EXIT_OVERRUN = 10,         /* exit statuses of a worker that answers by id */
+	WIRE_EXIT_LEFT = 11,
 };
 
 struct wire_item {
@@ -51,8 +59,10 @@ size_t wire_size(const struct wire_item *item);
 int wire_get(struct str *in, struct arena *a, struct wire_item *ret);
 
 struct wire_status {
-	int status;        /* 0, 1, or WIRE_READY (no json) */
+	int status;        /* 0, 1, or WIRE_READY, WIRE_LEAVING (no json) */
 	struct str json;   /* empty: none */
+	int64_t id;        /* of answers by id; 0: none stands in the line */
+	bool by_id;        /* WIRE_READY: the answers will have one */
 };
 /* Appends a line; json may be empty and must not hold a line end. */
 int wire_status_put(struct buf *out, const struct wire_status *st);

@@ -169,8 +169,8 @@ def what_is_recorded(t):
         pepsi.check(word in line, "no %s in %s" % (word, line))
     # what fails is recorded, not refused
     got, state, _ = w.sent(mail(), "ann@pass.test", ip="198.51.100.7")
-    expect(got, "spf=fail", "dkim=none", "dmarc=fail (p=reject dis=reject)")
-    pepsi.check(state["auth"]["dmarc"]["disposition"] == "reject" and "quarantine" not in state["auth"], state)
+    expect(got, "spf=fail", "dkim=none", "dmarc=fail (p=reject dis=none)")
+    pepsi.check(state["auth"]["dmarc"]["disposition"] == "reject" and state["auth"]["dmarc"]["applied"] == "none" and "quarantine" not in state["auth"], state)
     got, _, _ = w.sent(signed + b"more\r\n", "ann@pass.test", ip="2001:db8::1")
     expect(got, "dkim=fail (2048-bit key) reason=\"the body is not what was signed\"", "spf=pass", "dmarc=pass")
     got, _, _ = w.sent(mail(), "", helo="client.test")

@@ -5,6 +5,8 @@ import subprocess
 
 import pepsi
 
+EC = ("ec", "-pkeyopt", "ec_paramgen_curve:P-256")
+
 
 def run(*args, **kw):
     r = subprocess.run(args, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60, **kw)
@@ -20,7 +22,7 @@ class Authority:
         self.dir = os.path.join(t.dir, "%s%d" % (name, t.next_number()))
         os.mkdir(self.dir, 0o755)
         self.cert, self.key = self.path("ca.pem"), self.path("ca.key")
-        run(self.openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "30", "-subj", "/CN=test authority",
+        run(self.openssl, "req", "-x509", "-newkey", *EC, "-nodes", "-days", "30", "-subj", "/CN=test authority",
             "-keyout", self.key, "-out", self.cert)
 
     def path(self, name):
@@ -29,7 +31,7 @@ class Authority:
     def issue(self, name, san, days=30, file=None, use="serverAuth"):
         """(certificate chain, key) in two files, the key for its owner only."""
         cert, key, csr = self.path((file or name) + ".pem"), self.path((file or name) + ".key"), self.path("csr")
-        run(self.openssl, "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=" + name, "-keyout", key + ".new", "-out", csr)
+        run(self.openssl, "req", "-newkey", *EC, "-nodes", "-subj", "/CN=" + name, "-keyout", key + ".new", "-out", csr)
         with open(self.path("ext"), "w") as f:
             f.write("subjectAltName=%s\nextendedKeyUsage=%s\nbasicConstraints=CA:FALSE\n" % (san, use))
         run(self.openssl, "x509", "-req", "-in", csr, "-CA", self.cert, "-CAkey", self.key, "-CAcreateserial", "-days", str(days), "-extfile",

@@ -2,12 +2,11 @@
 and SMTP → LMTP (a real Dovecot) → IMAP, each unchanged below the trace headers. What no SMTP message may hold (NUL,
 bare CR) is refused with 550."""
 import glob
-import imaplib
 import os
-import pwd
 import re
 
 import pepsi
+from dovecot import Dovecot
 
 TOPICS = ("mime", "protected-headers", "bounce", "arf", "autoreply", "list-mail", "smime", "openpgp", "autocrypt", "dkim", "dmarc-reports", "tlsrpt")
 
@@ -101,97 +100,6 @@ def edges_to_maildir(t):
 
 def corpora_to_maildir(t):
     to_maildir(t, corpus())
-
-
-class Dovecot:
-    """A private Dovecot: LMTP on a unix socket, IMAP on loopback; every user name is valid, the password is "pw"."""
-
-    def __init__(self, t):
-        dovecot = pepsi.need("dovecot")
-        if not os.path.exists("/usr/lib/dovecot/lmtp") or not os.path.exists("/usr/lib/dovecot/imap"):
-            raise pepsi.Skip("dovecot-lmtpd or dovecot-imapd is not installed")
-        self.imap = pepsi.free_port()
-        self.dir = os.path.join(t.dir, "dovecot%d" % t.next_number())
-        os.makedirs(os.path.join(self.dir, "mail"))
-        user = pwd.getpwnam("nobody") if pepsi.ROOT else pwd.getpwuid(os.geteuid())
-        os.chown(os.path.join(self.dir, "mail"), user.pw_uid, user.pw_gid)
-        self.lmtp = os.path.join(self.dir, "lmtp.sock")
-        own = "" if pepsi.ROOT else "default_internal_user = %s\ndefault_login_user = %s\n" % (user.pw_name, user.pw_name)
-        chroot = "" if pepsi.ROOT else "chroot =\n"
-        with open(os.path.join(self.dir, "dovecot.conf"), "w") as f:
-            f.write("""
-base_dir = %(d)s/run
-state_dir = %(d)s/state
-log_path = %(d)s/log
-protocols = imap lmtp
-listen = 127.0.0.1
-ssl = no
-disable_plaintext_auth = no
-auth_mechanisms = plain
-first_valid_uid = 1
-last_valid_uid = 0
-first_valid_gid = 0
-%(own)s
-mail_location = maildir:~/Maildir
-mail_max_userip_connections = 0
-passdb {
-  driver = static
-  args = password=pw
-}
-userdb {
-  driver = static
-  args = uid=%(uid)d gid=%(gid)d home=%(d)s/mail/%%n allow_all_users=yes
-}
-service imap-login {
-  %(chroot)s
-  inet_listener imap {
-    port = %(imap)d
-  }
-  inet_listener imaps {
-    port = 0
-  }
-}
-service anvil {
-  %(chroot)s
-}
-service stats {
-  %(chroot)s
-  unix_listener stats-writer {
-    mode = 0666
-  }
-}
-service lmtp {
-  unix_listener %(lmtp)s {
-    mode = 0666
-  }
-}
-""" % dict(d=self.dir, own=own, uid=user.pw_uid, gid=user.pw_gid, imap=self.imap, lmtp=self.lmtp, chroot=chroot))
-        self.process = t.popen([dovecot, "-F", "-c", os.path.join(self.dir, "dovecot.conf")], os.path.join(self.dir, "out"))
-        try:
-            pepsi.wait_for("Dovecot's socket", lambda: os.path.exists(self.lmtp), 15)
-        except pepsi.Failed:
-            for n in ("out", "log"):
-                p = os.path.join(self.dir, n)
-                if os.path.exists(p):
-                    pepsi.say(open(p, errors="replace").read()[-2000:])
-            raise
-
-    def fetch(self, user):
-        c = imaplib.IMAP4("127.0.0.1", self.imap)
-        try:
-            c.login(user, "pw")
-            c.select("INBOX")
-            _, ids = c.search(None, "ALL")
-            out = []
-            for i in ids[0].split():
-                _, parts = c.fetch(i.decode(), "(BODY.PEEK[])")
-                out.append(parts[0][1])
-            return out
-        finally:
-            try:
-                c.logout()
-            except (OSError, imaplib.IMAP4.error):
-                pass
 
 
 def to_dovecot(t, messages):

@@ -30,6 +30,10 @@ ZONE = {
     "ext.test." + AGREED: {"TXT": ["v=DMARC1"]},
     # outside, not agreed
     "_dmarc.victim.test": {"TXT": ["v=DMARC1; p=none; rua=mailto:x@stranger.test"]},
+    # failure reports: its own address, one that agreed, one that did not
+    "_dmarc.ruf.test": {"TXT": ["v=DMARC1; p=reject; fo=1; ruf=mailto:ruf@ruf.test,mailto:r@collector.test,mailto:x@stranger.test"]},
+    "ruf.test." + AGREED: {"TXT": ["v=DMARC1"]},
+    "_dmarc.two.test": {"TXT": ["v=DMARC1; p=none; ruf=mailto:ruf@two.test; rua=mailto:rua@two.test"]},
     # does not ask
     "_dmarc.quiet.test": {"TXT": ["v=DMARC1; p=none"]},
     # not wanted here
@@ -50,21 +54,22 @@ class Reporter:
     def __init__(self, t):
         lab = dnslab.Lab({k: dict(v) for k, v in ZONE.items()})
         t.cleanup(lab.close)
-        self.lab, self.sink = lab, pepsi.Sink(t)
+        self.lab, self.sink, self.record = lab, pepsi.Sink(t), pepsi.free_port()
         self.d = d = pepsi.Pepsid(t, "", start=False)
         d.write_config(
             pepsi.route("init", [("dmarc@example.test", "reports"), ("example.test", "maildir")], "relay") + pepsi.maildir("maildir", d.mail)
             + "[stage-reports]\nPROGRAM = pepsi-stage-dmarc-report\nNEXT_STAGE = maildir\nBOUNCE_STAGE = bounce\n"
             + pepsi.smarthost("relay", self.sink.port) + pepsi.bounce(), listener="XCLIENT_FROM = 127.0.0.1\nDMARC = enforce\n",
             more="[pepsi-dns]\nSERVERS = %s\nTIMEOUT = 1 s\n[pepsi-dmarc]\nREPORTS = YES\nFROM = dmarc@example.test\nREPORT_ADDRESS = dmarc@example.test\n"
-                 "ORG_NAME = Example & Sons\nEXCLUDE = not.test\n" % lab.server)
+                 "ORG_NAME = Example & Sons\nEXCLUDE = not.test\nFAILURE_REPORTS = YES\nMAX_FAILURES_DOMAIN = 3\n"
+                 "[listener-record]\nBIND = 127.0.0.1:%d\nXCLIENT_FROM = 127.0.0.1\nDMARC = record\n" % (lab.server, self.record))
         d.start()
 
-    def send(self, author, mail_from, ip, rcpt="bob@example.test", code=250):
-        s = pepsi.Smtp(self.d.port, ehlo="proxy.test")
+    def send(self, author, mail_from, ip, rcpt="bob@example.test", code=250, more="", port=None):
+        s = pepsi.Smtp(port or self.d.port, ehlo="proxy.test")
         s.cmd("XCLIENT ADDR=%s" % ("IPV6:" + ip if ":" in ip else ip))
         s.cmd("EHLO client.test")
-        got = s.send(mail_from, rcpt, ("From: <%s>\r\nTo: <bob@example.test>\r\nSubject: x\r\n\r\nx\r\n" % author).encode())
+        got = s.send(mail_from, rcpt, ("From: <%s>\r\nTo: <bob@example.test>\r\nSubject: x\r\n%s\r\nx\r\n" % (author, more)).encode())
         s.close()
         pepsi.check(got[0] == code, "%s from %s: %d %s" % (author, ip, got[0], got[1]))
 
@@ -208,8 +213,9 @@ def to_the_queue(t):
     d.stop()
     d.start()
     w.counted(pass_test=1)
+    failed = failures(w)
     d.stop()
-    received(t, raw["dmarc@pass.test"])
+    received(t, failed, raw["dmarc@pass.test"])
 
 
 def wrapped(name, kind, data):
@@ -253,7 +259,62 @@ Subject: hello
 """.replace(b"\n", b"\r\n")
 
 
-def received(t, raw):
+def failures(w):
+    """Single messages that failed: told to who asked and agreed, a few a day, without the person's name. Returns one such report."""
+    d = w.d
+    received_line = "Received: from a.test ([203.0.113.9]) by b.test for <bob.secret@example.test>; Mon, 30 Nov 2026 12:00:00 +0000\r\n"
+    w.send("Ann.Secret@ruf.test", "ann.secret@ruf.test", "198.51.100.7", code=550, more=received_line)
+    w.send("ann@two.test", "x@client.test", "198.51.100.8", port=w.record)       # accepted: recorded only
+    # no report about a report, a machine's message, nor what came to the report address
+    w.send("ann@ruf.test", "", "198.51.100.7", code=550)
+    w.send("ann@ruf.test", "a@ruf.test", "198.51.100.7", code=550, more="Auto-Submitted: auto-replied\r\n")
+    w.send("ann@ruf.test", "a@ruf.test", "198.51.100.7", code=550, rcpt="dmarc@example.test")
+    waiting = lambda: w.dmarc("list", "--failures")
+    pepsi.wait_for("two messages wait", lambda: len(waiting()) == 2, 30, 0.3)
+    got = {f["domain"]: f["data"] for f in waiting()}
+    pepsi.check(got["ruf.test"]["result"] == "reject" and got["two.test"]["result"] == "delivered" and got["ruf.test"]["failure"] == "dmarc"
+                and got["ruf.test"]["alignment"] == "none", got)
+    # what was done stands in the message, not what the owner asked for; and in the report about it, with the reason
+    w.send("zoe@pass.test", "zoe@pass.test", "198.51.100.7", port=w.record)
+    pepsi.wait_for("the recorded one is delivered", lambda: any(b"zoe@pass.test" in m for m in d.maildir("bob@example.test")), 30, 0.3)
+    text = next(m for m in d.maildir("bob@example.test") if b"zoe@pass.test" in m)
+    pepsi.check(re.search(rb"dmarc=fail\s+\(p=reject\s+dis=none\)", text), text.decode())
+    w.counted(pass_test=2, two_test=1)
+    rows = [r["data"] for r in w.dmarc("show", str(w.reports()["pass.test"]["id"]))["items"]]
+    pepsi.check([(r["disposition"], r.get("reason")) for r in rows if r["ip"] == "198.51.100.7"] == [("none", "local_policy")], rows)
+    with open(d.log) as f:
+        pepsi.check(re.search(r"event=authenticated .*dmarc=fail policy=reject disposition=none", f.read()), "the log")
+    # a flood in one name: three of an organisation, whatever the subdomain
+    for i in range(5):
+        w.send("ann@s%d.ruf.test" % i, "ann@ruf.test", "198.51.100.7", code=550)
+    pepsi.wait_for("three of one organisation", lambda: len(waiting()) == 4 and d.metrics()["pepsi_dmarc_failures_total"] == 4, 30, 0.3)
+    w.sink.script, before = {}, len(w.sink.messages)
+    dry = w.dmarc("send", "--failures", "--dry-run")["reports"]
+    pepsi.check(len(dry) == 4 and all(r["failure"] and r["result"] == "would be sent" for r in dry), dry)
+    got = w.dmarc("send", "--failures")
+    pepsi.check(got["sent"] == 4 and got["messages"] == 7 and w.dmarc("send", "--failures")["reports"] == [], got)
+    pepsi.wait_for("failure reports arrive", lambda: len(w.sink.messages) == before + 7, 30)
+    mails = [(m.rcpts[0][0] if isinstance(m.rcpts[0], tuple) else m.rcpts[0], m.data) for m in w.sink.messages[before:]]
+    pepsi.check(sorted({a.strip("<>") for a, _ in mails}) == ["r@collector.test", "ruf@ruf.test", "ruf@two.test"], mails)
+    pepsi.check(all(m.mail_from == "dmarc@example.test" for m in w.sink.messages[before:]), "the sender")
+    raw = next(data for a, data in mails if "ruf@ruf" in a and b"Received: from a.test" in data)
+    m = email.message_from_bytes(raw)
+    parts = [p.get_content_type() for p in m.walk()]
+    pepsi.check(parts[:3] == ["multipart/report", "text/plain", "message/feedback-report"] and "text/rfc822-headers" in parts and m["Auto-Submitted"] == "auto-generated", parts)
+    pepsi.check(b"ecret" not in raw and b"bob@" not in raw and b"Subject: x" not in raw, raw.decode())
+    for words in (b"Feedback-Type: auth-failure", b"Auth-Failure: dmarc", b"Delivery-Result: reject", b"Identity-Alignment: none", b"Source-IP: 198.51.100.7",
+                  b"Reported-Domain: ruf.test", b"dis=reject"):
+        pepsi.check(words in raw, "%r is not in %s" % (words, raw.decode()))
+    # one that comes back mutes as an aggregate report does
+    ident = re.search(r"<([0-9a-f]{32})\.(\d)@", m["Message-ID"])
+    pepsi.check(sql(d, "SELECT pepsi.dmarc_mute('%s', %s, 30, 'test')" % ident.groups()) == "ruf@ruf.test", ident)
+    pepsi.check([f["outcome"] for f in waiting()] == ["sent"] * 4 and not any("headers" in f for f in waiting()), waiting())
+    code, out, _ = d.cli("dmarc", "list", "--failures")
+    pepsi.check(code == 0 and "ruf.test" in out and "sent" in out, out)
+    return raw
+
+
+def received(t, failed, raw):
     """The server of the domain that the report is about."""
     d = pepsi.Pepsid(t, "", start=False)
     d.write_config(pepsi.route("init", [("dmarc@pass.test", "reports"), ("pass.test", "maildir")], "maildir") + pepsi.maildir("maildir", d.mail)
@@ -302,6 +363,15 @@ def received(t, raw):
     for words in ("dmarc report stored", "dmarc report duplicate", "a bomb", "document type declaration", "dmarc report foreign", "no dmarc report",
                   "feedback report kind=auth-failure from=far.test domain=pass.test author=pass.test source=203.0.113.5 failure=dmarc result=reject"):
         pepsi.check(words in log, "no %r in the log" % words)
+    # failure reports are summed up, without names; one about nobody of ours is not
+    feed(failed)                         # about ruf.test
+    feed(SINGLE.replace(b"203.0.113.5", b"203.0.113.6"))
+    pepsi.wait_for("failure reports are kept", lambda: len(summary("--failures")["reports"]) == 2 and len(d.maildir("dmarc@pass.test")) == 8, 30, 0.3)
+    got = summary("--failures", "--domain", "pass.test")
+    pepsi.check(got["domains"] == [dict(got["domains"][0], domain="pass.test", failure="dmarc", reports=2, incidents=2, rejected=2, sources=2)], got)
+    pepsi.check({s["ip"] for s in got["sources"]} == {"203.0.113.5", "203.0.113.6"} and "ann" not in json.dumps(got) and "hello" not in json.dumps(got), got)
+    code, out, _ = d.cli("dmarc", "received", "--failures")
+    pepsi.check(code == 0 and "203.0.113.6" in out and "not verified" in out, out)
     code, out, err = d.cli("dmarc", "received")
     pepsi.check(code == 0 and re.search(r"pass\.test +2 ", out) and "203.0.113.5" in out, out)
     code, _, err = d.cli("dmarc", "received", "--since", "yesterday")

@@ -7,6 +7,7 @@ import subprocess
 
 import pepsi
 
+NAMES = ("secure.test", "bogus.test", "plain.test")
 ZONE = """$ORIGIN %(name)s.
 $TTL 60
 @ IN SOA ns root 1 3600 600 86400 30
@@ -27,51 +28,58 @@ def zone_text(name):
     return ZONE % {"name": name, "big": " ".join('"%s"' % ("x" * 250) for _ in range(20)), "hex": "ab" * 32}
 
 
-def make_zones(t, folder):
-    """secure.test (signed), bogus.test (signed, then changed), plain.test. The trust anchors of the first two."""
-    keygen, sign = pepsi.need("ldns-keygen", "ldns-signzone")
-    anchors = []
-    for name in ("secure.test", "bogus.test", "plain.test"):
-        path = os.path.join(folder, name)
-        with open(path, "w") as f:
-            f.write(zone_text(name))
-        if name == "plain.test":
-            continue
-        r = subprocess.run([keygen, "-k", "-a", "ECDSAP256SHA256", name], cwd=folder, stdout=subprocess.PIPE, check=True)
-        key = r.stdout.decode().strip()
-        subprocess.run([sign, "-f", path + ".signed", path, key], cwd=folder, check=True, stdout=subprocess.DEVNULL)
-        with open(os.path.join(folder, key + ".ds")) as f:
-            anchors.append(f.read().split("\t;")[0].strip().replace("\t", " "))
-        os.rename(path + ".signed", path)
-    path = os.path.join(folder, "bogus.test")
+def sign(folder, name, text):
+    """The zone's file, signed with a key of its own; the trust anchor."""
+    keygen, signzone = pepsi.need("ldns-keygen", "ldns-signzone")
+    path = os.path.join(folder, name)
+    with open(path, "w") as f:
+        f.write(text)
+    r = subprocess.run([keygen, "-k", "-a", "ECDSAP256SHA256", name], cwd=folder, stdout=subprocess.PIPE, check=True)
+    key = r.stdout.decode().strip()
+    subprocess.run([signzone, "-f", path + ".signed", path, key], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    os.rename(path + ".signed", path)
+    with open(os.path.join(folder, key + ".ds")) as f:
+        return f.read().split("\t;")[0].strip().replace("\t", " ")
+
+
+def spoil(folder, name, old, new):
+    """What is signed says something else from now on."""
+    path = os.path.join(folder, name)
     with open(path) as f:
         text = f.read()
-    changed = text.replace("192.0.2.1", "192.0.2.66")
-    pepsi.check(changed != text, "nothing to break in the zone")
+    pepsi.check(old in text, "nothing to break in the zone: %s" % old)
     with open(path, "w") as f:
-        f.write(changed)
+        f.write(text.replace(old, new))
+
+
+def make_zones(t, folder):
+    """secure.test (signed), bogus.test (signed, then changed), plain.test. The trust anchors of the first two."""
+    anchors = [sign(folder, name, zone_text(name)) for name in NAMES[:2]]
+    with open(os.path.join(folder, "plain.test"), "w") as f:
+        f.write(zone_text("plain.test"))
+    spoil(folder, "bogus.test", "192.0.2.1", "192.0.2.66")
     return anchors
 
 
-def start_nsd(t, folder, port):
+def start_nsd(t, folder, port, names=NAMES):
     conf = os.path.join(folder, "nsd.conf")
     with open(conf, "w") as f:
         f.write('server:\n ip-address: 127.0.0.1@%d\n username: ""\n chroot: ""\n zonesdir: "%s"\n database: ""\n pidfile: "%s/nsd.pid"\n'
                 ' xfrdfile: "%s/xfrd"\n zonelistfile: "%s/zonelist"\n xfrdir: "%s"\n server-count: 1\nremote-control:\n control-enable: no\n'
                 % (port, folder, folder, folder, folder, folder))
-        for name in ("secure.test", "bogus.test", "plain.test"):
+        for name in names:
             f.write('zone:\n name: "%s"\n zonefile: "%s"\n' % (name, name))
     return t.popen([pepsi.need("nsd"), "-d", "-c", conf], log=os.path.join(folder, "nsd.log"))
 
 
-def start_unbound(t, folder, port, nsd, anchors):
+def start_unbound(t, folder, port, nsd, anchors, names=NAMES):
     conf = os.path.join(folder, "unbound-%d.conf" % port)
     with open(conf, "w") as f:
         f.write('server:\n interface: 127.0.0.1\n port: %d\n username: ""\n chroot: ""\n directory: "%s"\n pidfile: "%s/unbound-%d.pid"\n do-daemonize: no\n'
                 ' use-syslog: no\n do-not-query-localhost: no\n module-config: "validator iterator"\n num-threads: 1\n val-log-level: 0\n domain-insecure: "plain.test"\n'
                 ' local-zone: "test." nodefault\n root-hints: ""\n' % (port, folder, folder, port))
         f.write("".join(' trust-anchor: "%s"\n' % a for a in anchors))
-        for name in ("secure.test", "bogus.test", "plain.test"):
+        for name in names:
             f.write("stub-zone:\n name: %s\n stub-addr: 127.0.0.1@%d\n" % (name, nsd))
         f.write('remote-control:\n control-enable: no\n')
     return t.popen([pepsi.need("unbound"), "-d", "-c", conf], log=os.path.join(folder, "unbound.log"))

@@ -107,7 +107,8 @@ class Peer:
 class Postfix(Peer):
     """`more` goes to the end of main.cf; `transports` is {name: options of that smtp transport}."""
 
-    def __init__(self, t, more="", transports=None):
+    def __init__(self, t, more="", transports=None, services=""):
+        """services: more lines of master.cf"""
         pepsi.need("postfix", "postconf")
         super().__init__(t, "postfix")
         for d in ("etc", "spool", "data"):
@@ -139,7 +140,7 @@ class Postfix(Peer):
             out.append("postlog unix-dgram n - n - 1 postlogd\n")
         for name, options in (transports or {}).items():
             out.append("%s unix - - n - - smtp\n%s" % (name, "".join("  -o %s\n" % o for o in options)))
-        self.write("etc/master.cf", "".join(out))
+        self.write("etc/master.cf", "".join(out) + services)
         self.postfix("start")
         t.cleanup(lambda: self.postfix("stop"))
         pepsi.wait_for("Postfix listens", lambda: listens(self.port), 30)
@@ -157,9 +158,9 @@ class Postfix(Peer):
 
 
 class Exim(Peer):
-    """`config` is what stands behind the main section's options: routers, transports, …"""
+    """`config` is what stands behind the main section's options: routers, transports, …; `pair`: certificate and key, for STARTTLS."""
 
-    def __init__(self, t, config, main=""):
+    def __init__(self, t, config, main="", pair=None):
         self.program = unpacked("exim/usr/sbin/exim4")
         super().__init__(t, "exim")
         # it trusts no configuration but the one in its own place: all its processes need it
@@ -169,9 +170,16 @@ class Exim(Peer):
         for d in ("spool", "logs"):
             os.mkdir(self.path(d), 0o750)
             os.chown(self.path(d), uid, gid)
+        if pair:  # it reads them as its own account
+            for n, path in enumerate(pair):
+                shutil.copy(path, self.path("tls%d" % n))
+                os.chown(self.path("tls%d" % n), uid, gid)
+            main += "tls_advertise_hosts = *\ntls_certificate = %s\ntls_privatekey = %s\n" % (self.path("tls0"), self.path("tls1"))
+        else:
+            main += "tls_advertise_hosts =\n"
         self.write("exim.conf", "primary_hostname = exim.example.test\nexim_user = Debian-exim\nexim_group = Debian-exim\nexim_path = %s\n"
                           "spool_directory = %s\nlog_file_path = %s/%%slog\nkeep_environment = LD_LIBRARY_PATH\nlocal_interfaces = 127.0.0.1\n"
-                          "daemon_smtp_ports = %d\nacl_smtp_rcpt = accept\nacl_smtp_data = accept\ntls_advertise_hosts =\nhost_lookup =\nrfc1413_hosts =\n"
+                          "daemon_smtp_ports = %d\nacl_smtp_rcpt = accept\nacl_smtp_data = accept\nhost_lookup =\nrfc1413_hosts =\n"
                           "chunking_advertise_hosts = *\nsmtputf8_advertise_hosts = *\ndsn_advertise_hosts = *\nprdr_enable = true\n"
                           "message_size_limit = 50M\naccept_8bitmime = true\ndeliver_drop_privilege = true\nlog_selector = +smtp_confirmation +tls_cipher\n%s\n%s"
                           % (self.program, self.path("spool"), self.path("logs"), self.port, main, config))

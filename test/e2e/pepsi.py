@@ -236,8 +236,9 @@ class Sink:
     connection closes; a function of the line's argument that gives one of these. It may change at any time."""
 
     def __init__(self, test, lmtp=False, extensions=("PIPELINING", "8BITMIME", "SIZE 52428800", "SMTPUTF8", "ENHANCEDSTATUSCODES", "DSN"), port=None,
-                 tls=None):
+                 tls=None, address="127.0.0.1"):
         """tls: (certificate, key) for STARTTLS; tls_extensions are then what EHLO offers inside, else the same"""
+        self.address = address
         self.tls, self.tls_extensions = tls, None
         self.lmtp, self.extensions, self.script = lmtp, list(extensions), {}
         self.port = port or free_port()
@@ -250,7 +251,7 @@ class Sink:
     def up(self):
         s = socket.socket()
         s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        s.bind(("127.0.0.1", self.port))
+        s.bind((self.address, self.port))
         s.listen(256)
         self.listener = s
         threading.Thread(target=self.accept, args=(s,), daemon=True).start()
@@ -854,6 +855,11 @@ def main(file, functions):
     name = os.path.basename(file)[:-3]
     if not os.access(os.path.join(BIN, "pepsid"), os.X_OK):
         say("FAIL: no pepsid in %s (PEPSI_BIN)" % BIN)
+        sys.exit(1)
+    ours = {n[:-3] for n in os.listdir(os.path.dirname(os.path.abspath(file))) if n.endswith(".py")}
+    hidden = ours & set(getattr(sys, "stdlib_module_names", ()))
+    if hidden:  # whatever imports that gets our file in its place
+        say("FAIL: named like a module of the standard library: %s" % " ".join(sorted(hidden)))
         sys.exit(1)
     t = Test(name)
 

@@ -180,6 +180,8 @@ def every_way(t):
     for s in sink.values():
         s.script = {"rcpt": answer}
     deaf = pepsi.Sink(t, extensions=("PIPELINING",))  # makes no reports: they are ours to make
+    lost = iter(["drop"])
+    deaf.script["eod"] = lambda argument: next(lost, None)  # once the connection is gone behind the final dot
     mailboxes = os.path.join(t.dir, "mailboxes")
     for user in ("example.test/alice", "maildir.test/bob"):
         for sub in ("new", "cur", "tmp"):

@@ -27,6 +27,7 @@ MAIN = """
 /usr/lib/*libpepsi-proto.so.0
 /usr/lib/pepsi/modules/pepsi-stage-route.so /usr/lib/pepsi/modules/pepsi-stage-relay-to-maildir.so
 /usr/lib/pepsi/modules/pepsi-stage-relay-to-lmtp.so /usr/lib/pepsi/modules/pepsi-stage-relay-to-smarthost.so
+/usr/lib/pepsi/modules/pepsi-stage-relay-to-internet.so
 /usr/lib/pepsi/modules/pepsi-stage-bounce.so /usr/lib/pepsi/modules/pepsi-stage-pipe.so
 /usr/share/pepsi/db/pepsi-0001.sql /usr/share/pepsi/db/procedures.sql /usr/share/pepsi/db/README.md
 /usr/share/doc/pepsi/copyright /usr/share/doc/pepsi/changelog.gz /usr/share/doc/pepsi/changelog.Debian.gz

@@ -8,7 +8,7 @@ SET client_min_messages = warning;
 CREATE FUNCTION pg_temp.put(seq bigint, domains text[], data text, n bigint[], age interval DEFAULT '2 days', rows integer DEFAULT 3) RETURNS bigint
 LANGUAGE sql AS $$
     SELECT pepsi.dmarc_tally_put('life', seq, rows, 3, array_fill(date_trunc('day', now()) - age, ARRAY[cardinality(n)]),
-        array_fill(date_trunc('day', now()) - age + interval '1 day', ARRAY[cardinality(n)]), domains, array_fill('p=none'::text, ARRAY[cardinality(n)]), string_to_array(data, ';'), n)
+        array_fill(date_trunc('day', now()) - age + interval '1 day', ARRAY[cardinality(n)]), domains, (SELECT array_agg(regexp_replace(x, '^.*\.([^.]+\.[^.]+)$', '\1') ORDER BY o) FROM unnest(domains) WITH ORDINALITY u(x, o)), array_fill('p=none'::text, ARRAY[cardinality(n)]), string_to_array(data, ';'), n)
 $$;
 
 SET ROLE "pepsi-ingress";
@@ -52,9 +52,9 @@ BEGIN
     ASSERT jsonb_array_length(pepsi.dmarc_due('{"grace":0,"limit":9}')) = 3;
     -- sent once
     ids := pepsi.dmarc_enqueue((a ->> 'id')::bigint, repeat('a', 32), 'init', 'dmarc@here.test', '{R@a.test,s@a.test}',
-        ARRAY['Subject: 1'::bytea, 'Subject: 2'], 'body', '{"origin":{}}');
+        ARRAY['Subject: 1'::bytea, 'Subject: 2'], 'body', '{"origin":{}}', false);
     ASSERT cardinality(ids) = 2, ids;
-    ASSERT pepsi.dmarc_enqueue((a ->> 'id')::bigint, repeat('b', 32), 'init', 'd@here.test', '{R@a.test}', ARRAY['x'::bytea], 'body', '{}') IS NULL;
+    ASSERT pepsi.dmarc_enqueue((a ->> 'id')::bigint, repeat('b', 32), 'init', 'd@here.test', '{R@a.test}', ARRAY['x'::bytea], 'body', '{}', false) IS NULL;
     ASSERT (SELECT count(*) FROM pepsi.workqueue WHERE id = ANY (ids) AND mail_from = 'dmarc@here.test' AND stage = 'init' AND status = 'pending') = 2;
     ASSERT (SELECT array_agg(convert_from(headers, 'UTF8') ORDER BY id) FROM pepsi.workqueue WHERE id = ANY (ids)) = '{Subject: 1,Subject: 2}';
     ASSERT (SELECT rcpt_to FROM pepsi.workqueue WHERE id = ids[2]) = '{s@a.test}';
@@ -77,7 +77,7 @@ RESET ROLE;
 DO $$
 BEGIN
     ASSERT pg_temp.put(5, '{a.test}', '{"x":1}', '{3}') = 3;
-    ASSERT pepsi.dmarc_tally_put('life', 6, 3, 9, ARRAY[date_trunc('day', now()) - interval '2 days'], ARRAY[now()], '{a.test}', '{p=reject}', ARRAY['{"x":1}'], '{3}') = 0;
+    ASSERT pepsi.dmarc_tally_put('life', 6, 3, 9, ARRAY[date_trunc('day', now()) - interval '2 days'], ARRAY[now()], '{a.test}', '{a.test}', '{p=reject}', ARRAY['{"x":1}'], '{3}') = 0;
     ASSERT (SELECT count(*) FROM pepsi.dmarc_period WHERE domain = 'a.test') = 2;
 END $$;
 
@@ -86,7 +86,7 @@ DO $$
 BEGIN
     ASSERT pg_temp.put(7, '{old.test}', '{"x":1}', '{3}', '40 days') = 3; -- three wait already
     UPDATE pepsi.dmarc_period SET outcome = 'nowhere' WHERE domain = 'c.test';
-    ASSERT pepsi.dmarc_tally_put('life', 8, 3, 9, ARRAY[now() - interval '40 days'], ARRAY[now() - interval '39 days'], '{old.test}', '{p=none}', ARRAY['{"x":1}'], '{3}') = 0;
+    ASSERT pepsi.dmarc_tally_put('life', 8, 3, 9, ARRAY[now() - interval '40 days'], ARRAY[now() - interval '39 days'], '{old.test}', '{old.test}', '{p=none}', ARRAY['{"x":1}'], '{3}') = 0;
     ASSERT pepsi.dmarc_sweep('{"keep":1209600,"expire":60}') @> '{"gone":1,"expired":1}';
     ASSERT NOT EXISTS (SELECT FROM pepsi.dmarc_period WHERE domain = 'old.test');
     ASSERT (SELECT outcome FROM pepsi.dmarc_period WHERE domain = 'b.test') = 'expired';
@@ -120,3 +120,85 @@ BEGIN
     END;
 END $$;
 RESET ROLE;
+
+-- One organisation with names without end takes ten places, and gives them up where others need them.
+SET ROLE "pepsi-ingress";
+DO $$
+BEGIN
+    ASSERT pepsi.dmarc_tally_put('crowd', 1, 9, 40, array_fill(now(), ARRAY[50]), array_fill(now() + interval '1 day', ARRAY[50]),
+        (SELECT array_agg('n' || i || '.evil.test' ORDER BY i) FROM generate_series(1, 50) i), array_fill('evil.test'::text, ARRAY[50]), array_fill('p=none'::text, ARRAY[50]),
+        array_fill('{"x":1}'::text, ARRAY[50]), array_fill(1::bigint, ARRAY[50])) = 40;
+END $$;
+RESET ROLE;
+DO $$
+DECLARE before integer := (SELECT count(*) FROM pepsi.dmarc_period WHERE outcome IS NULL);
+BEGIN
+    ASSERT (SELECT count(*) FROM pepsi.dmarc_period WHERE org = 'evil.test' AND outcome IS NULL) = 10;
+    -- all places taken: a new one displaces the crowd, and what it had is counted as lost
+    ASSERT pepsi.dmarc_tally_put('crowd', 2, 9, before, ARRAY[now()], ARRAY[now() + interval '1 day'], '{honest.test}', '{honest.test}', '{p=none}', '{"{\"x\":1}"}', '{7}') = 10;
+    ASSERT (SELECT messages FROM pepsi.dmarc_period WHERE domain = 'honest.test') = 7;
+    ASSERT NOT EXISTS (SELECT FROM pepsi.dmarc_period WHERE org = 'evil.test');
+END $$;
+
+-- Single messages that failed: bounded by organisation and in all, sent once, forgotten.
+SET ROLE "pepsi-ingress";
+DO $$
+BEGIN
+    ASSERT pepsi.dmarc_failure_put('life/f', 1, 2, 4, array_fill(now(), ARRAY[5]), '{a.test,b.a.test,a.test,c.test,d.test}', '{a.test,a.test,a.test,c.test,d.test}',
+        array_fill('{"ip":"192.0.2.1"}'::text, ARRAY[5]), array_fill('From: x'::bytea, ARRAY[5])) = 1;
+    ASSERT pepsi.dmarc_failure_put('life/f', 1, 2, 4, ARRAY[now()], '{e.test}', '{e.test}', '{"{}"}', '{x}') = 0; -- again
+    ASSERT pepsi.dmarc_failure_put('life/f', 2, 2, 4, ARRAY[now()], '{e.test}', '{e.test}', '{"{}"}', '{x}') = 1; -- four a day
+    BEGIN
+        PERFORM pepsi.dmarc_failures('{"limit":1}');
+        ASSERT false, 'the ingress lists failures';
+    EXCEPTION WHEN insufficient_privilege THEN
+    END;
+END $$;
+RESET ROLE;
+SET ROLE pepsi;
+DO $$
+DECLARE
+    d jsonb := pepsi.dmarc_failures('{"limit":10,"due":true}');
+    a bigint := (d #>> '{0,id}')::bigint;
+    f jsonb := '{"domain":"a.test","arrival":1796000000,"mail_domain":"o.test","verified":true,"source_ip":"192.0.2.9","failure":"dmarc","result":"reject",
+        "incidents":3,"detail":{"alignment":"none"},"keep":86400,"most":20}';
+    s jsonb;
+BEGIN
+    ASSERT jsonb_array_length(d) = 4 AND d #>> '{0,domain}' = 'a.test' AND decode(d #>> '{0,headers}', 'base64') = 'From: x', d;
+    ASSERT pepsi.dmarc_done(jsonb_build_object('id', a, 'failure', true, 'why', 'not now')) = 'true';
+    ASSERT (pepsi.dmarc_failures('{"limit":10,"due":true}')) #>> '{0,headers}' IS NOT NULL;
+    ASSERT cardinality(pepsi.dmarc_enqueue(a, repeat('f', 32), 'init', 'd@here.test', '{R@a.test}', ARRAY['x'::bytea], 'body', '{}', true)) = 1;
+    ASSERT pepsi.dmarc_enqueue(a, repeat('g', 32), 'init', 'd@here.test', '{R@a.test}', ARRAY['x'::bytea], 'body', '{}', true) IS NULL;
+    ASSERT pepsi.dmarc_mute(repeat('f', 32), 1, 30, 'x') = 'r@a.test';
+    ASSERT pepsi.dmarc_done(jsonb_build_object('id', (d #>> '{1,id}')::bigint, 'failure', true, 'outcome', 'nowhere')) = 'true';
+    ASSERT jsonb_array_length(pepsi.dmarc_failures('{"limit":10,"due":true}')) = 2;
+    ASSERT (SELECT count(*) FROM jsonb_array_elements(pepsi.dmarc_failures('{"limit":10,"domain":"A.test"}')) e WHERE e ? 'headers') = 0;
+    -- those of others
+    ASSERT pepsi.dmarc_failure_received_add(f) = 'stored' AND pepsi.dmarc_failure_received_add(f) = 'duplicate';
+    FOR i IN 1 .. 9 LOOP
+        ASSERT pepsi.dmarc_failure_received_add(f || jsonb_build_object('arrival', i)) = 'stored';
+    END LOOP;
+    ASSERT pepsi.dmarc_failure_received_add(f || '{"arrival":77}') = 'full'; -- ten of one sender
+    FOR i IN 1 .. 10 LOOP
+        ASSERT pepsi.dmarc_failure_received_add(f || jsonb_build_object('mail_domain', 'd' || i)) = 'stored', i;
+    END LOOP;
+    ASSERT pepsi.dmarc_failure_received_add(f || '{"mail_domain":"e"}') = 'full'; -- twenty of all
+    s := pepsi.dmarc_failure_summary('{"domain":"A.test","limit":3}');
+    ASSERT s #> '{domains}' @> '[{"domain":"a.test","failure":"dmarc","reports":20,"incidents":60,"rejected":60,"sources":1}]', s;
+    ASSERT jsonb_array_length(s -> 'reports') = 3 AND s #>> '{sources,0,ip}' = '192.0.2.9', s;
+    ASSERT jsonb_array_length(pepsi.dmarc_failure_summary('{"domain":"b.test","limit":3}') -> 'reports') = 0;
+    BEGIN
+        PERFORM 1 FROM pepsi.dmarc_failure;
+        ASSERT false, 'role pepsi reads dmarc_failure';
+    EXCEPTION WHEN insufficient_privilege THEN
+    END;
+END $$;
+RESET ROLE;
+DO $$
+BEGIN
+    UPDATE pepsi.dmarc_failure SET at = now() - interval '4 days' WHERE domain = 'c.test';
+    UPDATE pepsi.dmarc_failure SET at = now() - interval '15 days' WHERE domain = 'd.test';
+    PERFORM pepsi.dmarc_sweep('{"keep":1209600,"expire":259200}');
+    ASSERT (SELECT outcome = 'expired' AND headers IS NULL FROM pepsi.dmarc_failure WHERE domain = 'c.test');
+    ASSERT NOT EXISTS (SELECT FROM pepsi.dmarc_failure WHERE domain = 'd.test');
+END $$;

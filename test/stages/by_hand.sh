@@ -92,5 +92,5 @@ got=$(echo "$f" | worker none)
 sql "SELECT status, state ->> 'last_error', state ? 'failed_at' FROM pepsi.workqueue WHERE id = $f" |
 	grep -q '^failed|pepsi-stage-bad-none broke the stage ABI: .*|t$' || fail "the failed row says nothing"
 echo "$f" | worker future && fail "a module of another major was loaded"
-grep -q 'speaks stage ABI 2.0, this pepsi speaks 1.1' "$tmp/err" || fail "refusal of another major: $(cat "$tmp/err")"
+grep -q 'speaks stage ABI 2.0, this pepsi speaks 1.2' "$tmp/err" || fail "refusal of another major: $(cat "$tmp/err")"
 exit $bad

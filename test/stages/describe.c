@@ -30,8 +30,8 @@ static void refusals(void **st)
 	static const struct {
 		const char *variant, *says;
 	} cases[] = {
-		{ "major", "module speaks stage ABI 2.0, this pepsi speaks 1.1: the module needs a newer pepsi" },
-		{ "minor", "module needs stage ABI 1.8, this pepsi has 1.1" },
+		{ "major", "module speaks stage ABI 2.0, this pepsi speaks 1.2: the module needs a newer pepsi" },
+		{ "minor", "module needs stage ABI 1.9, this pepsi has 1.2" },
 		{ "short", "descriptor says it is 24 octets long" },
 		{ "wrong-name", "module calls itself pepsi-stage-other, its file pepsi-stage-bad-wrong-name" },
 		{ "no-process", "module has no process() hook" },

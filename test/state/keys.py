@@ -26,12 +26,14 @@ NOT_STATE = {
     "core/ingress/before_stats.c": None,
     "core/ingress/vet_stats.c": None,
     "core/ingress/caps.c": None,
+    "core/ingress/failures.c": None,     # pepsi status, and messages for DMARC failure reports (pepsi.dmarc_failure)
     "core/ingress/tally.c": None,        # pepsi status, and rows of DMARC reports (pepsi.dmarc_row)
     "modules/pepsi-stage-dmarc-report/keep.c": None, # reports of others (pepsi.dmarc_received)
     "proto/sasl/server_bearer.c": "status schemes", # to the client that signs in (RFC 7628)
     "core/dispatch/stats.c": None,
     "proto/report/": None,               # TLS reports, to other servers (RFC 8460)
     "core/net/dns_stats.c": None,
+    "proto/relay/traffic_view.c": None,  # destinations, for operators
     "modules/pepsi-stage-pipe/input.c": "id stage received_at mail_from rcpt_to state",  # the command's envelope
     "modules/pepsi-stage-pipe/reply.c": "name value",                                    # its reply, in messages
     # status lines from worker to dispatcher (core/worker/README.md)
@@ -247,8 +249,8 @@ class Sources:
 
 # ------------------------------------------------------------------------------------------------------------------ SQL
 def sql_clean(text):
-    """Without comments, and without the functions of DMARC reports and for lists of rules, whose JSON goes to and from tools."""
-    text = re.sub(r"(?ms)^CREATE FUNCTION pepsi\.(?:dmarc_|queue_rule_of|queue_rule_list).*?^(END )?\$\$;$", "", text)
+    """Without comments, and without functions whose JSON goes to and from pepsi-dmarc, pepsi-sts and pepsi-queue."""
+    text = re.sub(r"(?ms)^CREATE FUNCTION pepsi\.(?:dmarc_|queue_rule_of|queue_rule_list|(?:sts_policy|dns_address|destination_security)_list\().*?^(END )?\$\$;$", "", text)
     return re.sub(r"--[^\n]*", "", text)
 
 

@@ -113,6 +113,29 @@ static void test_buf(void **state)
 	assert_string_equal(buf_z(&b), "");
 }
 
+/* Formatting into the room there is, to the octet, and beyond it, and beyond the limit. */
+static void test_buf_format(void **state)
+{
+	static const char text[] = "abcdefghijklmnopqrstuvwxyz";
+	(void)state;
+	for (size_t at = 230; at < 262; at++)
+		for (size_t n = 0; n <= 26; n++) {
+			struct buf b = BUF_INIT(280);
+			for (size_t i = 0; i < at; i++)
+				assert_int_equal(buf_addc(&b, '.'), 0);
+			int r = buf_addf(&b, "%.*s", (int)n, text);
+			assert_int_equal(r, at + n <= 280 ? 0 : -1);
+			assert_int_equal(b.n, at + n <= 280 ? at + n : at);
+			assert_int_equal(strlen(b.p), b.n);
+			assert_memory_equal(b.p + at, text, b.n - at);
+			buf_free(&b);
+		}
+	struct buf none = BUF_INIT(2);
+	assert_int_equal(buf_addf(&none, "%s", "abc"), -1);
+	assert_int_equal(buf_addf(&none, "%s", "a"), -1);
+	buf_free(&none);
+}
+
 static void test_arena(void **state)
 {
 	struct arena *a = arena_new(100000);
@@ -199,7 +222,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_str),     cmocka_unit_test(test_utf8),  cmocka_unit_test(test_utf8_cut),
 		cmocka_unit_test(test_nearest),
-		cmocka_unit_test(test_buf),     cmocka_unit_test(test_arena), cmocka_unit_test(test_map),
+		cmocka_unit_test(test_buf), cmocka_unit_test(test_buf_format), cmocka_unit_test(test_arena), cmocka_unit_test(test_map),
 		cmocka_unit_test(test_log_stays_one_line),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

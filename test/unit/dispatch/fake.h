@@ -387,7 +387,7 @@ static void claim_gives(const int64_t *ids, size_t n)
 {
 	struct store_claimed rows[16];
 	for (size_t i = 0; i < n; i++)
-		rows[i] = (struct store_claimed){ ids[i], 0, "crowd" };
+		rows[i] = (struct store_claimed){ .id = ids[i], .sender_key = "crowd" };
 	dispatch_wake(d, "init");
 	spin();
 	db.claim_fn(db.claim_arg, STORE_OK, rows, n);

@@ -257,7 +257,7 @@ static void test_crash_without_a_database(void **state)
 static void test_alone_beside_one_unsent(void **state)
 {
 	static const int64_t first = 11;
-	struct store_claimed second = { 12, 0, "crowd" };
+	struct store_claimed second = { .id = 12, .sender_key = "crowd" };
 	(void)state;
 	init_stage()->avg_us = 100;
 	init_stage()->parallelism = 1;

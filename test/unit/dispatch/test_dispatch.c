@@ -249,7 +249,7 @@ static void test_next_stage_is_claimed_at_once(void **state)
 /* The row's move is committed and claimed for the next stage before the status line that tells of it is read. */
 static void test_claimed_before_its_answer(void **state)
 {
-	struct store_claimed row = { 1, 0, "k" };
+	struct store_claimed row = { .id = 1, .sender_key = "k" };
 	int64_t ids[8];
 	struct arena *a = arena_new(1 << 20);
 	(void)state;
@@ -282,7 +282,7 @@ static void test_claimed_before_its_answer(void **state)
 /* The same, but the worker dies before its line: the look-up finds the row elsewhere, and it goes on there. */
 static void test_claimed_before_its_worker_died(void **state)
 {
-	struct store_claimed row = { 2, 0, "k" };
+	struct store_claimed row = { .id = 2, .sender_key = "k" };
 	int64_t ids[8];
 	struct arena *a = arena_new(1 << 20);
 	(void)state;

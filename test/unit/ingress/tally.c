@@ -67,6 +67,15 @@ static struct tally *begin(struct database *d)
 	return t;
 }
 
+static void add(struct tally *t, const struct tally_message *m, int64_t now)
+{
+	struct buf slip = BUF_INIT(TALLY_SLIP_MAX);
+	tally_write(t, m, &slip);
+	assert_false(slip.failed);
+	tally_count(t, buf_str(&slip), now);
+	buf_free(&slip);
+}
+
 static const struct str rcpt = STR_INIT("Bob@Here.test");
 #define NOW (INT64_C(1796038764) * 1000000) /* 2026-11-30 11:39:24 */
 #define MIDNIGHT (INT64_C(1795996800) * 1000000)
@@ -96,10 +105,10 @@ static void lines(void **state)
 	struct tally_message m = message();
 	(void)state;
 	for (int i = 0; i < 5; i++)
-		tally_add(t, &m, NOW + i);
+		add(t, &m, NOW + i);
 	m.ip[3] = 2;
-	tally_add(t, &m, NOW);
-	tally_add(t, &m, NOW + INT64_C(86400) * 1000000); /* the next day */
+	add(t, &m, NOW);
+	add(t, &m, NOW + INT64_C(86400) * 1000000); /* the next day */
 	tally_flush(t, 10000000, false);
 	assert_int_equal(d.n, 3);
 	assert_int_equal(d.seq, 1);
@@ -147,7 +156,7 @@ static void words(void **state)
 		m.wanted = cases[i].wanted;
 		m.done = cases[i].done;
 		m.reason = cases[i].given;
-		tally_add(t, &m, NOW);
+		add(t, &m, NOW);
 		tally_flush(t, (int64_t)(i + 1) * 10000000, false);
 		assert_string_equal(text_of(&d, 0, "disposition"), cases[i].disposition);
 		assert_string_equal(text_of(&d, 0, "reason"), cases[i].reason);
@@ -158,7 +167,7 @@ static void words(void **state)
 	struct tally_message m = message();
 	m.dkim = sigs;
 	m.n_dkim = 3;
-	tally_add(t, &m, NOW);
+	add(t, &m, NOW);
 	tally_flush(t, 900000000, false);
 	assert_non_null(strstr(d.line[0].data, "\"dkim\":[{\"domain\":\"example.org\",\"selector\":\"c\",\"result\":\"pass\"},{\"domain\":\"y.test\""));
 	answer(&d, STORE_OK, 0);
@@ -170,7 +179,7 @@ static void words(void **state)
 	const struct str two[] = { STR("a@here.test"), STR("b@there.test") };
 	m.rcpts = two;
 	m.n_rcpts = 2;
-	tally_add(t, &m, NOW);
+	add(t, &m, NOW);
 	tally_flush(t, 990000000, false);
 	assert_string_equal(text_of(&d, 0, "ip"), "192.0.2.9");
 	assert_string_equal(text_of(&d, 0, "envelope_to"), "-");
@@ -188,20 +197,20 @@ static void not_counted(void **state)
 	struct tally_message m = message();
 	(void)state;
 	m.asks = false;
-	tally_add(t, &m, NOW);
+	add(t, &m, NOW);
 	m = message();
 	m.ip_n = 0;
-	tally_add(t, &m, NOW);
+	add(t, &m, NOW);
 	m = message();
 	m.domain = STR("");
-	tally_add(t, &m, NOW);
+	add(t, &m, NOW);
 	m = message();
 	m.rcpts = us; /* a report of somebody else's */
 	m.n_rcpts = 2;
-	tally_add(t, &m, NOW);
+	add(t, &m, NOW);
 	tally_configure(t, &off);
 	m = message();
-	tally_add(t, &m, NOW);
+	add(t, &m, NOW);
 	assert_true(tally_idle(t));
 	tally_free(t);
 }
@@ -213,13 +222,13 @@ static void again(void **state)
 	struct tally_message m = message();
 	(void)state;
 	d.down = true;
-	tally_add(t, &m, NOW);
+	add(t, &m, NOW);
 	tally_flush(t, 10000000, false);
 	assert_int_equal(d.calls, 0);
 	d.down = false;
 	tally_flush(t, 10000001, false);
 	assert_int_equal(d.calls, 1);
-	tally_add(t, &m, NOW);
+	add(t, &m, NOW);
 	tally_flush(t, 20000000, true); /* the answer is still to come */
 	assert_int_equal(d.calls, 1);
 	answer(&d, STORE_AWAY, 0);
@@ -240,7 +249,7 @@ static void again(void **state)
 	assert_non_null(strstr(buf_z(&b), "\npepsi_dmarc_counted_total 2\n"));
 	buf_free(&b);
 	/* an answer that comes when nobody is there any more */
-	tally_add(t, &m, NOW);
+	add(t, &m, NOW);
 	tally_flush(t, 50000000, true);
 	tally_free(t);
 	answer(&d, STORE_OK, 0);
@@ -254,9 +263,9 @@ static void drained(void **state)
 	struct tally_message m = message();
 	(void)state;
 	assert_false(tally_drain(t, 1));
-	tally_add(t, &m, NOW);
+	add(t, &m, NOW);
 	tally_flush(t, 10000000, false);
-	tally_add(t, &m, NOW);
+	add(t, &m, NOW);
 	assert_true(tally_drain(t, 10000001));
 	assert_int_equal(d.calls, 1);
 	answer(&d, STORE_OK, 0);
@@ -264,7 +273,7 @@ static void drained(void **state)
 	assert_int_equal(d.calls, 2);
 	answer(&d, STORE_OK, 0);
 	assert_false(tally_drain(t, 10000003));
-	tally_add(t, &m, NOW);
+	add(t, &m, NOW);
 	d.down = true;
 	assert_false(tally_drain(t, 10000004));
 	assert_int_equal(d.calls, 2);
@@ -282,13 +291,13 @@ static void bounds(void **state)
 	for (int i = 0; i < 3000; i++) { /* one domain with a thousand sources */
 		m.ip[1] = (unsigned char)(i >> 8);
 		m.ip[2] = (unsigned char)i;
-		tally_add(t, &m, NOW);
+		add(t, &m, NOW);
 	}
 	for (int i = 0; i < 3000; i++) { /* and thousands of domains */
 		char name[64];
 		snprintf(name, sizeof name, "d%d.test", i);
 		m.domain = str_from(name);
-		tally_add(t, &m, NOW);
+		add(t, &m, NOW);
 	}
 	tally_flush(t, 10000000, true);
 	for (size_t i = 0; i < d.n; i++) {
@@ -306,7 +315,7 @@ static void bounds(void **state)
 	buf_free(&b);
 	/* and there is room again */
 	m = message();
-	tally_add(t, &m, NOW);
+	add(t, &m, NOW);
 	tally_flush(t, 20000000, true);
 	assert_int_equal(d.n, 1);
 	answer(&d, STORE_OK, 0);

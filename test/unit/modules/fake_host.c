@@ -23,11 +23,31 @@ static const char *conf_str(const struct pepsi_conf *cc, const char *name)
 	size_t n = strlen(name);
 	for (const char *p = c->text; p && *p; p = strchr(p, '\n') ? strchr(p, '\n') + 1 : NULL)
 		if (!strncmp(p, name, n) && p[n] == '=') {
-			char *v = c->values[c->next++ % 16];
+			char *v = c->values[c->next++ % (sizeof c->values / sizeof *c->values)];
 			snprintf(v, sizeof c->values[0], "%.*s", (int)strcspn(p + n + 1, "\n"), p + n + 1);
 			return v;
 		}
 	return o->def;
+}
+
+/* An option of the table by its full name: "TLS_POLICY_1=…" for "TLS_POLICY_*". */
+static int32_t conf_multi(const struct pepsi_conf *cc, const char *name, size_t i, const char **ret_name, const char **ret_value)
+{
+	struct pepsi_conf *c = (struct pepsi_conf *)(uintptr_t)cc;
+	size_t n = strlen(name) - 1;
+	option(c, name);
+	for (const char *p = c->text; p && *p; p = strchr(p, '\n') ? strchr(p, '\n') + 1 : NULL) {
+		size_t key = strcspn(p, "=");
+		if (strncmp(p, name, n) != 0 || i--)
+			continue;
+		char *k = c->values[c->next++ % (sizeof c->values / sizeof *c->values)], *v = c->values[c->next++ % (sizeof c->values / sizeof *c->values)];
+		snprintf(k, sizeof c->values[0], "%.*s", (int)key, p);
+		snprintf(v, sizeof c->values[0], "%.*s", (int)strcspn(p + key + 1, "\n"), p + key + 1);
+		*ret_name = k;
+		*ret_value = v;
+		return PEPSI_OK;
+	}
+	return PEPSI_NONE;
 }
 
 /* "5 min" and the like, as the host parses them */
@@ -60,6 +80,10 @@ static const char *conf_stage_name(const struct pepsi_conf *c)
 
 static const char *conf_global(const struct pepsi_conf *c, const char *section, const char *name)
 {
+	if (!strcmp(section, "pepsi") && !strcmp(name, "STATE_DIR"))
+		return "/state";
+	if (!strcmp(section, "token-office") && !strcmp(name, "CLIENT_ID"))
+		return "us";
 	return !strcmp(section, "pepsi") && !strcmp(name, "HOSTNAME") ? c->hostname : NULL;
 }
 
@@ -212,6 +236,11 @@ static int32_t advance(struct pepsi_msg *m)
 	return buf_addz(&m->calls, "advance\n");
 }
 
+static int32_t advance_to(struct pepsi_msg *m, const char *stage)
+{
+	return buf_addf(&m->calls, "advance_to %s\n", stage);
+}
+
 static int32_t reroute(struct pepsi_msg *m, const char *stage, const char *json)
 {
 	return buf_addf(&m->calls, "reroute %s %s\n", stage, json ? json : "-");
@@ -300,13 +329,13 @@ static int32_t more_waiting(struct pepsi_msg *m)
 	return 0;
 }
 
-const struct pepsi_host fake_host = { .abi = PEPSI_ABI_OF(struct pepsi_host), .conf_str = conf_str, .conf_int = conf_int,
+const struct pepsi_host fake_host = { .abi = PEPSI_ABI_OF(struct pepsi_host), .conf_str = conf_str, .conf_int = conf_int, .conf_multi = conf_multi,
 	.conf_stage_name = conf_stage_name, .conf_global = conf_global, .report = report, .id = id, .received_at = received_at,
 	.mail_from = mail_from, .n_rcpt = n_rcpt, .rcpt = rcpt, .state = state, .state_get = state_get,
 	.next_stage = next_stage, .bounce_stage = bounce_stage, .lifetime_left = lifetime_left,
 	.runtime_left_ms = runtime_left_ms, .headers = headers, .body = body, .set_headers = set_headers, .set_body = set_body,
 	.set_mail_from = set_mail_from, .set_rcpt_to = set_rcpt_to, .merge_state = merge_state, .clear_state = clear_state,
-	.advance = advance, .reroute = reroute, .pause = pause_, .pause_with = pause_with, .fail = fail_, .finish = finish,
+	.advance = advance, .advance_to = advance_to, .reroute = reroute, .pause = pause_, .pause_with = pause_with, .fail = fail_, .finish = finish,
 	.advance_or_finish = advance_or_finish, .complete_success = complete_success, .fan_out = fan_out, .log = log_,
 	.now_us = now_us, .more_waiting = more_waiting };
 

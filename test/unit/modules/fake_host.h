@@ -18,7 +18,7 @@ struct pepsi_conf {
 	const struct pepsi_option *options;
 	size_t n_options;
 	char value[512]; /* of the last conf_str() */
-	char values[16][512];
+	char values[64][512];
 	unsigned next;
 };
 

@@ -22,6 +22,7 @@ struct fake {
 	uint16_t port;
 	bool dead;           /* takes questions, says nothing */
 	unsigned asked, asked_tcp, with_edns;
+	uint16_t client;     /* port of the last question */
 };
 
 struct peer { /* a TCP client of a fake server */
@@ -139,6 +140,7 @@ static void on_udp(evutil_socket_t fd, short what, void *arg)
 	if (n < 17)
 		return;
 	f->asked++;
+	f->client = ntohs(from.sin_port);
 	f->with_edns += q[11];
 	if (f->dead)
 		return;
@@ -153,6 +155,8 @@ static void on_udp(evutil_socket_t fd, short what, void *arg)
 	else if (strncmp(name, "elsewhere", 9) == 0) /* the right reply from another address */
 		sendto(f->other, out, end, 0, (struct sockaddr *)&from, len);
 	else if (end)
+		sendto(fd, out, end, 0, (struct sockaddr *)&from, len);
+	if (strncmp(name, "twice", 5) == 0)
 		sendto(fd, out, end, 0, (struct sockaddr *)&from, len);
 }
 
@@ -265,7 +269,7 @@ static int setup(void **st)
 	lab.base = event_base_new();
 	lab.s = (struct net_dns_settings){ .timeout_us = TIMEOUT_MS * 1000, .attempts = 2, .lookup_us = 2 * US_PER_S,
 		.message_us = 20 * US_PER_S, .max_queries = 40, .max_in_flight = 50, .cache_octets = 1 << 20, .cache_entries = 100,
-		.max_ttl = 86400, .max_negative_ttl = 3600, .n_servers = SERVERS };
+		.max_ttl = 86400, .max_negative_ttl = 3600, .n_servers = SERVERS, .reuse = true };
 	for (unsigned i = 0; i < SERVERS; i++) {
 		fake_open(&lab.fake[i]);
 		set_server(i, lab.fake[i].port);
@@ -486,6 +490,50 @@ static void cache(void **st)
 	assert_true(g.cached);
 	assert_string_equal(g.why, "SERVFAIL");
 	assert_true(metric("pepsi_dns_cache_hits_total") == 3 && metric("pepsi_dns_cache_entries") == 4);
+}
+
+static uint16_t port_of(const char *name)
+{
+	unsigned n = asked();
+	ask(name, DNS_A);
+	assert_true(asked() > n);
+	return lab.fake[0].client;
+}
+
+/* To loopback a socket is used again, but only behind a reply; what comes twice is no answer to the next question. */
+static void spares(void **st)
+{
+	struct net_dns_group *g = net_dns_group_new(lab.dns, 0, 0);
+	struct got got[3] = { { 0 } };
+	(void)st;
+	uint16_t port = port_of("zero.test");
+	for (unsigned i = 0; i < 5; i++)
+		assert_int_equal(port_of("zero.test"), port);
+	assert_int_equal(port_of("none.twice.test"), port);
+	struct got bad = ask("twice.test", DNS_A), good = ask("zero2.test", DNS_MX);
+	assert_int_equal(bad.status, DNS_OK);
+	assert_true(good.status == DNS_OK && good.n_rr == 1);
+	/* at the same time each has its own */
+	for (unsigned i = 0; i < 3; i++)
+		net_dns_query(g, str_from((const char *[]){ "a.test", "b.test", "c.test" }[i]), DNS_A, on_answer, &got[i]);
+	for (unsigned i = 0; i < 3; i++) {
+		run_until(&got[i].n, 1);
+		assert_int_equal(got[i].status, DNS_OK);
+	}
+	/* behind silence the socket is not used again: the reply may still come */
+	port_of("first.test");
+	uint16_t silent = lab.fake[0].client;
+	for (unsigned i = 0; i < 5; i++)
+		assert_int_not_equal(port_of("zero3.test"), silent);
+	/* a server that is gone and another in its place: the spares of the old one are no longer used */
+	lab.s.n_servers = 1;
+	set_server(0, lab.fake[1].port);
+	net_dns_reload(lab.dns, &lab.s);
+	unsigned before = lab.fake[0].asked;
+	for (unsigned i = 0; i < 4; i++)
+		assert_int_equal(ask("zero4.test", DNS_A).status, DNS_OK);
+	assert_int_equal(lab.fake[0].asked, before);
+	net_dns_group_free(g);
 }
 
 static void coalesced(void **st)
@@ -815,7 +863,7 @@ static void watch(void **st)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { T(answers), T(silent_first), T(down_and_up), T(refused), T(cache), T(coalesced), T(budget), T(deadline),
+	const struct CMUnitTest tests[] = { T(answers), T(silent_first), T(down_and_up), T(refused), T(cache), T(spares), T(coalesced), T(budget), T(deadline),
 		T(in_flight), T(turns), T(cancelling), T(trust), T(random_case), T(reload), T(evaluators), T(waiting), T(watch) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

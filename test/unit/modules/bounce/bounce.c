@@ -73,6 +73,13 @@ static const struct bounce_case cases[] = {
 	    "{\"failed_stage\":\"sort\",\"last_error\":\"later\",\"bounce\":{\"kind\":\"permanent\",\"failed_recipient\":\"b@c\","
 	    "\"smtp_code\":550,\"enhanced_status\":\"5.1.1\",\"reply_text\":\"who\"}}",
 	    SET, { "It was given up here at stage sort.\r\n", "said: 550 who", "Status: 5.1.1" }, "later" },
+	{ "it may have been delivered", "ann@example.org", "b@c",
+	    "{\"maybe_delivered\":{\"count\":2,\"at\":1796038764,\"hop\":\"mx.example.net:25\"},\"bounce\":{\"kind\":\"permanent\",\"failed_recipient\":\"b@c\","
+	    "\"diagnostic\":\"gone\"}}", SET, { "It may have been delivered all the same: on Mon, 30 Nov 2026", "the connection to mx.example.net:25 was lost",
+		"Reason: gone" }, NULL },
+	{ "it may have been delivered, nobody knows where", "ann@example.org", "b@c",
+	    "{\"maybe_delivered\":{\"at\":\"x\"},\"bounce\":{\"kind\":\"delay\",\"failed_recipient\":\"b@c\"}}", SET,
+	    { "It may have been delivered all the same: the connection was lost when all" }, NULL },
 	{ "the same, a success on its way", "ann@example.org", "b@c",
 	    "{\"failed_stage\":\"sort\",\"bounce\":{\"kind\":\"success\",\"notify\":\"SUCCESS\",\"failed_recipient\":\"b@c\"}}",
 	    SET, { "Action: relayed" }, "given up" },

@@ -1,4 +1,4 @@
-/* What becomes of a message: every mixture of results, the backoff, the verdicts, the configuration. */
+/* What becomes of a message: every mixture of results, the backoff, the verdicts. */
 #include "fake_host.h"
 #include "relay.h"
 
@@ -9,6 +9,11 @@ void test_session_refused(void **state);
 void test_session_rooms(void **state);
 void test_session_tls(void **state);
 void test_session_silent(void **state);
+void test_smarthost_config(void **state);
+void test_lmtp_config(void **state);
+void test_hosts(void **state);
+void test_rests(void **state);
+void test_token_files(void **state);
 
 static const struct relay_policy policy = { .retry_min = 60, .retry_max = 3600, .stage = "out", .hop = "mx:25",
 	.remote_mta = "mx" };
@@ -17,6 +22,9 @@ static const struct relay_policy policy = { .retry_min = 60, .retry_max = 3600, 
 #define GREY { .outcome = SMTP_OUT_TRANSIENT, .phase = SMTP_PHASE_RCPT, .code = 450, .status = "4.2.0", .text = STR_INIT("later") }
 #define WHO { .outcome = SMTP_OUT_PERMANENT, .phase = SMTP_PHASE_RCPT, .code = 550, .status = "5.1.1", .text = STR_INIT("who?") }
 #define LOST { .outcome = SMTP_OUT_LOST, .phase = SMTP_PHASE_CONNECT, .status = "4.4.1", .text = STR_INIT("refused") }
+
+#define MAYBE { .outcome = SMTP_OUT_LOST, .phase = SMTP_PHASE_DOT, .status = "4.4.2", .text = STR_INIT("gone"), .maybe = true }
+#define MAYBE_STATE(n) "\"maybe_delivered\":{\"count\":" n ",\"at\":1796038764,\"hop\":\"mx:25\"}"
 
 #define WHO_JSON(a)                                                                                                    \
 	"{\"failed_recipient\":\"" a "\",\"diagnostic\":\"550 5.1.1 who?\",\"remote_mta\":\"mx\",\"smtp_code\":550,"        \
@@ -82,6 +90,15 @@ static const struct outcome_case cases[] = {
 	    NULL, "bounce", 9999, "SUCCESS,FAILURE", 0, 0 },
 	{ "no connection", "a@b c@d", { LOST, LOST },
 	    "pause %S {\"attempts\":1,\"last_error\":\"mx:25: refused\"}\n", NULL, NULL, "bounce", 9999, NULL, 0, 0 },
+	{ "maybe delivered", "a@b c@d", { MAYBE, OK },
+	    "pause_with %S [0] {\"attempts\":1,\"last_error\":\"mx:25: dot: gone\"," MAYBE_STATE("1") "}\n", NULL, NULL, "bounce", 9999, NULL, 0, 0 },
+	{ "maybe delivered, again", "a@b", { MAYBE },
+	    "pause %S {\"attempts\":1,\"last_error\":\"mx:25: dot: gone\"," MAYBE_STATE("3") "}\n", "{\"maybe_delivered\":{\"count\":2}}", NULL,
+	    "bounce", 9999, NULL, 0, 0 },
+	{ "maybe delivered, and time is over", "a@b", { MAYBE },
+	    "reroute bounce {\"bounce\":{\"failed_recipient\":\"a@b\",\"diagnostic\":\"delivery time expired; last attempt: gone\",\"enhanced_status\":\"4.4.7\","
+	    "\"phase\":\"dot\",\"kind\":\"permanent\",\"rcpts\":[{\"failed_recipient\":\"a@b\",\"diagnostic\":\"delivery time expired; last attempt: gone\","
+	    "\"enhanced_status\":\"4.4.7\",\"phase\":\"dot\"}]},\"last_error\":\"mx:25: dot: gone\"," MAYBE_STATE("1") "}\n", NULL, NULL, "bounce", 0, NULL, 0, 0 },
 	{ "long wait, told once", "a@b", { LOST },
 	    "pause_with %S [all] {\"attempts\":1,\"last_error\":\"mx:25: refused\",\"delay_sent\":true}\n"
 	    "  clone bounce status 0 retry 0 [0] {\"bounce\":{\"failed_recipient\":\"a@b\",\"diagnostic\":\"refused\","
@@ -202,57 +219,6 @@ static void test_verdicts(void **state)
 		assert_int_equal(relay_judge(&(struct smtp_result){ .outcome = v[i].o, .phase = v[i].p, .code = v[i].code }), v[i].v);
 }
 
-static void test_config(void **state)
-{
-	static const struct pepsi_option options[] = {
-		{ "HOST", PEPSI_OPT_STRING, 0, NULL, 0, 0, NULL, "" },
-		{ "SOCKET", PEPSI_OPT_PATH, 0, NULL, 0, 0, NULL, "" },
-		{ "PORT", PEPSI_OPT_INT, 0, "25", 0, 0, NULL, "" },
-		{ "TLS", PEPSI_OPT_CHOICE, 0, "none", 0, 0, NULL, "" },
-		RELAY_OPTIONS,
-	};
-	static const struct {
-		const char *text;
-		bool lmtp;
-		const char *found; /* "" none */
-		const char *mta;   /* when it can be opened */
-	} c[] = {
-		{ "HOST=mx.example.net", false, "", "mx.example.net" },
-		{ "HOST=192.0.2.1\nTLS=may", false, "", "[192.0.2.1]" },
-		{ "HOST=2001:db8::1\nTLS=require", false, "", "[IPv6:2001:db8::1]" },
-		{ "HOST=mx:25", false, "HOST: not a host name or an address in figures (no port, no brackets here)\n", NULL },
-		{ "HOST=mx\nTLS=dane", false,
-		    "TLS: dane is not available yet; require checks the certificate against TLS_CA_FILE\n", NULL },
-		{ "HOST=mx\nHELO=a b\nRETRY_MIN=2 h", false,
-		    "HELO: only printable ASCII without blanks can be sent\nRETRY_MAX: is shorter than RETRY_MIN\n", NULL },
-		{ "SOCKET=/run/x", true, "", NULL },
-		{ "", true, "-: one of SOCKET and HOST is needed\n", NULL },
-		{ "SOCKET=/run/x\nHOST=mx", true, "SOCKET: SOCKET and HOST exclude each other\n", NULL },
-		{ "SOCKET=/run/x\nTLS=may", true, "TLS: a local socket has no TLS; leave it at none\n", NULL },
-		{ "SOCKET=/0123456789/0123456789/0123456789/0123456789/0123456789/0123456789/0123456789/0123456789/0123456789/"
-		  "0123456789", true, "SOCKET: the path is too long for a socket (107 octets)\n", NULL },
-	};
-	(void)state;
-	for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
-		struct pepsi_conf conf = { .text = c[i].text, .stage = "out", .hostname = "us.example", .options = options,
-			.n_options = sizeof options / sizeof *options };
-		struct pepsi_report rep = { .text = BUF_INIT(4096) };
-		assert_int_equal(relay_validate(&fake_host, &conf, &rep, c[i].lmtp), PEPSI_OK);
-		assert_string_equal(buf_z(&rep.text), c[i].found);
-		if (!c[i].found[0]) {
-			void *w = NULL;
-			assert_int_equal(relay_open(&fake_host, &conf, c[i].lmtp, &w), PEPSI_OK);
-			struct relay *r = w;
-			assert_string_equal(r->conf.helo, "us.example");
-			assert_string_equal(r->policy.stage, "out");
-			if (c[i].mta)
-				assert_string_equal(r->policy.remote_mta, c[i].mta);
-			relay_close(w);
-		}
-		buf_free(&rep.text);
-	}
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -260,7 +226,11 @@ int main(void)
 		cmocka_unit_test(test_report_fields),
 		cmocka_unit_test(test_backoff),
 		cmocka_unit_test(test_verdicts),
-		cmocka_unit_test(test_config),
+		cmocka_unit_test(test_smarthost_config),
+		cmocka_unit_test(test_lmtp_config),
+		cmocka_unit_test(test_hosts),
+		cmocka_unit_test(test_rests),
+		cmocka_unit_test(test_token_files),
 		cmocka_unit_test(test_session),
 		cmocka_unit_test(test_session_kept),
 		cmocka_unit_test(test_session_stale),

@@ -93,14 +93,13 @@ static struct pepsi_msg message(void)
 		.log = BUF_INIT(1 << 16) };
 }
 
-static void relay_init(struct relay *r, const struct peer *p, bool lmtp)
+static void relay_init(struct relay *r, const struct peer *p, bool lmtp, int64_t command_ms)
 {
 	struct buf why = BUF_INIT(1000);
-	*r = (struct relay){ .conf = { .socket = p->path, .lmtp = lmtp, .helo = "us", .connect_ms = 5000, .command_ms = 5000,
-		.data_ms = 5000, .idle_ms = 5000 }, .policy = { .retry_min = 60, .retry_max = 60, .stage = "out", .hop = "peer",
-		.remote_mta = "peer" } };
-	r->hop = hop_new(&r->conf, &why);
-	assert_non_null(r->hop);
+	*r = (struct relay){ .conf = { .each = { .socket = p->path, .lmtp = lmtp, .helo = "us", .connect_ms = 5000, .command_ms = command_ms,
+		.data_ms = 5000, .idle_ms = 5000 } }, .policy = { .retry_min = 60, .retry_max = 60, .stage = "out" } };
+	r->hops = hops_new(&r->conf, &why);
+	assert_non_null(r->hops);
 	buf_free(&why);
 }
 
@@ -118,12 +117,12 @@ void test_session(void **state)
 	struct pepsi_msg m = message();
 	(void)state;
 	peer_start(&p, script);
-	relay_init(&r, &p, true);
+	relay_init(&r, &p, true, 5000);
 	assert_int_equal(relay_process(&r, &fake_host, &m), PEPSI_OK);
 	assert_non_null(strstr(m.calls.p, "pause_with"));
-	assert_non_null(strstr(m.calls.p, "[1] {\"attempts\":1,\"last_error\":\"peer: dot: 452 4.2.2 e is full\"}\n"));
-	assert_non_null(strstr(m.log.p, "relayed to=<c@d> hop=peer phase=dot code=250 status=2.0.0 reply=\"c\""));
-	hop_free(r.hop);
+	assert_non_null(strstr(m.calls.p, "/s: dot: 452 4.2.2 e is full\"}\n"));
+	assert_non_null(strstr(m.log.p, "/s phase=dot code=250 status=2.0.0 reply=\"c\""));
+	hops_free(r.hops);
 	peer_end(&p);
 	fake_done(&m);
 }
@@ -135,14 +134,14 @@ void test_session_kept(void **state)
 	struct relay r;
 	(void)state;
 	peer_start(&p, script);
-	relay_init(&r, &p, false);
+	relay_init(&r, &p, false, 5000);
 	for (int i = 0; i < 3; i++) {
 		struct pepsi_msg m = message();
 		assert_int_equal(relay_process(&r, &fake_host, &m), PEPSI_OK);
 		assert_string_equal(buf_z(&m.calls), "complete_success [all] dsn_here 0\n");
 		fake_done(&m);
 	}
-	hop_free(r.hop);
+	hops_free(r.hops);
 	peer_end(&p);
 }
 
@@ -159,14 +158,14 @@ void test_session_stale(void **state)
 		struct peer p;
 		struct relay r;
 		peer_start(&p, scripts[i]);
-		relay_init(&r, &p, false);
+		relay_init(&r, &p, false, 5000);
 		for (int k = 0; k < 2; k++) {
 			struct pepsi_msg m = message();
 			assert_int_equal(relay_process(&r, &fake_host, &m), PEPSI_OK);
 			assert_string_equal(buf_z(&m.calls), "complete_success [all] dsn_here 0\n");
 			fake_done(&m);
 		}
-		hop_free(r.hop);
+		hops_free(r.hops);
 		peer_end(&p);
 	}
 }
@@ -178,13 +177,13 @@ void test_session_refused(void **state)
 		const char *const script[10];
 		const char *error;
 	} cases[] = {
-		{ { EHLO, ENVELOPE, "!250 ok\r\n", NULL }, "peer: rcpt: connection closed by the other side" },
-		{ { EHLO, ENVELOPE, NULL }, "peer: mail: connection closed by the other side" },
-		{ { "!554 5.7.1 not you\r\n", NULL }, "peer: banner: 554 5.7.1 not you" },
-		{ { NULL }, "peer: banner: connection closed by the other side" },
-		{ { "!220 p\r\n", "?EHLO us\r\n", "!hello\r\n", NULL }, "peer: ehlo: malformed reply" },
+		{ { EHLO, ENVELOPE, "!250 ok\r\n", NULL }, "/s: rcpt: connection closed by the other side" },
+		{ { EHLO, ENVELOPE, NULL }, "/s: mail: connection closed by the other side" },
+		{ { "!554 5.7.1 not you\r\n", NULL }, "/s: banner: 554 5.7.1 not you" },
+		{ { NULL }, "/s: banner: connection closed by the other side" },
+		{ { "!220 p\r\n", "?EHLO us\r\n", "!hello\r\n", NULL }, "/s: ehlo: malformed reply" },
 		{ { EHLO, ENVELOPE, "!250\r\n250\r\n250\r\n354\r\n", "?S: x\r\n\r\nhi\r\n.\r\n", NULL },
-		    "peer: dot: connection closed by the other side" },
+		    "/s: dot: connection closed by the other side" },
 	};
 	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -193,13 +192,15 @@ void test_session_refused(void **state)
 		struct pepsi_msg m = message();
 		char want[200];
 		peer_start(&p, cases[i].script);
-		relay_init(&r, &p, false);
+		relay_init(&r, &p, false, 5000);
 		assert_int_equal(relay_process(&r, &fake_host, &m), PEPSI_OK);
-		snprintf(want, sizeof want, " {\"attempts\":1,\"last_error\":\"%s\"}\n", cases[i].error);
+		bool dot = strstr(cases[i].error, "dot: ");
+		snprintf(want, sizeof want, "%s\"%s", cases[i].error, dot ? ",\"maybe_delivered\":{\"count\":1,\"at\":1796038764,\"hop\":\"" : "}\n");
+		assert_true(dot == (strstr(buf_z(&m.log), "maybe_delivered=yes") != NULL));
 		if (!strstr(buf_z(&m.calls), want))
 			print_error("case %zu: %swanted %s", i, buf_z(&m.calls), want);
 		assert_non_null(strstr(buf_z(&m.calls), want));
-		hop_free(r.hop);
+		hops_free(r.hops);
 		peer_end(&p);
 		fake_done(&m);
 	}
@@ -207,10 +208,10 @@ void test_session_refused(void **state)
 	struct peer none = { .path = "/nonexistent/s" };
 	struct relay r;
 	struct pepsi_msg m = message();
-	relay_init(&r, &none, false);
+	relay_init(&r, &none, false, 5000);
 	assert_int_equal(relay_process(&r, &fake_host, &m), PEPSI_OK);
-	assert_non_null(strstr(buf_z(&m.calls), "peer: connect to /nonexistent/s: No such file or directory"));
-	hop_free(r.hop);
+	assert_non_null(strstr(buf_z(&m.calls), "/s: connect to /nonexistent/s: No such file or directory"));
+	hops_free(r.hops);
 	fake_done(&m);
 }
 
@@ -227,11 +228,11 @@ void test_session_rooms(void **state)
 	(void)state;
 	m.rcpts = "c@d e@f g@h";
 	peer_start(&p, script);
-	relay_init(&r, &p, false);
+	relay_init(&r, &p, false, 5000);
 	assert_int_equal(relay_process(&r, &fake_host, &m), PEPSI_OK);
 	assert_non_null(strstr(m.calls.p, "fan_out keep [1 2]\n  clone bounce status 0 retry 0 [0] "));
 	assert_non_null(strstr(m.calls.p, "\"diagnostic\":\"550 5.1.1 who\""));
-	hop_free(r.hop);
+	hops_free(r.hops);
 	peer_end(&p);
 	fake_done(&m);
 }
@@ -245,11 +246,10 @@ void test_session_silent(void **state)
 	int st;
 	(void)state;
 	peer_start(&p, script);
-	relay_init(&r, &p, false);
-	r.conf.command_ms = 50;
+	relay_init(&r, &p, false, 50);
 	assert_int_equal(relay_process(&r, &fake_host, &m), PEPSI_OK);
-	assert_non_null(strstr(m.calls.p, "peer: mail: timed out after 50 ms without an answer"));
-	hop_free(r.hop);
+	assert_non_null(strstr(m.calls.p, "/s: mail: timed out after 50 ms without an answer"));
+	hops_free(r.hops);
 	assert_int_equal(waitpid(p.pid, &st, 0), p.pid);
 	assert_int_equal(WEXITSTATUS(st), 3); /* it saw the connection end */
 	unlink(p.path);

@@ -23,12 +23,12 @@ struct run {
 	struct smtp_client_rcpt rcpts[MAX_RCPTS];
 	struct buf sent, log;
 	int messages; /* begun */
-	bool tls;
+	bool tls, asked;
 };
 
 static void result_line(struct buf *b, const struct smtp_result *r)
 {
-	buf_addf(b, "%s %s %u %s %.*s\n", outcome_name(r->outcome), smtp_phase_name(r->phase), r->code,
+	buf_addf(b, "%s%s %s %u %s %.*s\n", outcome_name(r->outcome), r->maybe ? "?" : "", smtp_phase_name(r->phase), r->code,
 	    r->status[0] ? r->status : "-", STR_ARG(r->text));
 }
 
@@ -39,6 +39,14 @@ static void on_ready(struct run *r)
 		r->tls = true;
 		assert_int_equal(smtp_client_starttls(r->c), 0);
 		assert_int_equal(smtp_client_quit(r->c), -1);
+	} else if (r->s->auth && !r->asked) {
+		r->asked = true;
+		assert_int_equal(smtp_client_auth(r->c, r->s->auth), 0);
+		assert_int_equal(smtp_client_send(r->c, &r->msg), -1);
+	} else if (r->messages && smtp_client_full(r->c)) {
+		buf_addz(&r->log, "full\n");
+		assert_int_equal(smtp_client_send(r->c, &r->msg), -1);
+		assert_int_equal(smtp_client_quit(r->c), 0);
 	} else if (r->messages < (r->s->pair ? 2 : 1)) {
 		r->messages++;
 		assert_int_equal(smtp_client_send(r->c, &r->msg), 0);
@@ -60,6 +68,15 @@ static void on_event(struct run *r, enum smtp_client_event ev)
 		break;
 	case SMTP_CEV_TLS_REFUSED:
 		buf_addz(&r->log, "tls-refused\n");
+		break;
+	case SMTP_CEV_SIGNED_IN:
+		buf_addf(&r->log, "signed-in %s\n", smtp_client_auth_mech(r->c));
+		assert_int_equal(smtp_client_auth_fault(r->c), SMTP_AUTH_NONE);
+		assert_int_equal(smtp_client_auth(r->c, r->s->auth), -1);
+		break;
+	case SMTP_CEV_AUTH_FAILED:
+		buf_addf(&r->log, "auth-failed %s ", smtp_auth_fault_name(smtp_client_auth_fault(r->c)));
+		result_line(&r->log, smtp_client_failure(r->c));
 		break;
 	case SMTP_CEV_DONE:
 		buf_addz(&r->log, "done\n");
@@ -104,7 +121,7 @@ static void turn(struct run *r, size_t chunk)
 /* split: feed the answers in two parts cut there; SIZE_MAX: octet by octet; 0: whole. Returns the longest answer. */
 static size_t run(const struct script *s, size_t split, size_t chunk)
 {
-	struct smtp_client_conf conf = { .helo = STR("us"), .lmtp = s->lmtp };
+	struct smtp_client_conf conf = { .helo = STR("us"), .lmtp = s->lmtp, .tls = s->implicit };
 	struct run r = { .s = s, .c = smtp_client_new(&conf), .sent = BUF_INIT(1 << 20), .log = BUF_INIT(1 << 16) };
 	struct str to = z(s->to), word;
 	size_t longest = 0;
@@ -113,7 +130,7 @@ static size_t run(const struct script *s, size_t split, size_t chunk)
 	assert_non_null(r.c);
 	r.msg = (struct smtp_client_msg){ .mail_from = z(s->from), .headers = z(s->headers), .body = z(s->body),
 		.rcpts = r.rcpts, .ret = z(s->ret), .envid = z(s->envid), .body_8bit = s->body_8bit,
-		.smtputf8 = s->smtputf8, .body_binary = s->binary, .require_tls = s->require_tls, .has_priority = s->urgent, .priority = 4,
+		.smtputf8 = s->smtputf8, .body_binary = s->binary, .require_tls = s->require_tls, .has_priority = s->urgent, .priority = 4, .whole = s->whole,
 		.deliver_mode = s->urgent ? 'R' : 0, .deliver_by = 60 };
 	while (r.msg.n_rcpts < MAX_RCPTS && str_word(&to, " ", &word)) {
 		r.rcpts[r.msg.n_rcpts].notify = z(s->notify);
@@ -171,4 +188,10 @@ void peer_check(const struct script *s)
 	run(s, 0, 7);
 	for (size_t i = 1; i < longest && i < 400; i++)
 		run(s, i, SIZE_MAX);
+}
+
+void peer_check_all(const struct script *s, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		peer_check(&s[i]);
 }

@@ -29,10 +29,20 @@ struct script {
 	const char *notify, *orcpt, *ret, *envid;
 	bool body_8bit, smtputf8;
 	bool binary, require_tls, urgent; /* urgent: priority 4, back within 60 s */
+	bool whole;
+	bool implicit;       /* TLS from the start */
+	const struct smtp_client_auth *auth; /* sign in before the first message */
 };
 
-/* Runs it in all ways. The result is one line per event: "ready", "starttls", "tls-refused", "done", a line
- * "OUTCOME phase code status text" per recipient behind done, and "closed OUTCOME phase code status text". */
+/* Runs it in all ways. The result is one line per event: "ready", "starttls", "tls-refused", "signed-in MECHANISM", "auth-failed FAULT
+ * OUTCOME phase code status text", "done", a line "OUTCOME phase code status text" per recipient behind done, "full" where a second
+ * message may not go (MAILMAX), and "closed OUTCOME phase code status text". An outcome that may be a delivery all the same has a "?". */
 void peer_check(const struct script *s);
+void peer_check_all(const struct script *s, size_t n);
+
+/* auth.c, limits.c */
+void test_auth(void **state);
+void test_auth_secrets(void **state);
+void test_peer_limits(void **state);
 
 #endif

@@ -367,6 +367,26 @@ static int teardown(void **st)
 	return 0;
 }
 
+/* A key that is kept is prepared once: what it said of one signature says nothing of the next. */
+static void kept_key_again(void **st)
+{
+	static const char tmpl[] = "v=1; a=rsa-sha256; c=simple/simple; d=example.org; s=s; h=from; bh=@BH@; b=@B@";
+	struct dkim_keys *kept = dkim_keys_new();
+	const struct dkim_policy p = { .keys = kept };
+	const char *zone = zone_of("s._domainkey.example.org %s", lab_p("rsa2048"));
+	(void)st;
+	for (unsigned i = 0; i < 6; i++) {
+		struct buf m = BUF_INIT(1 << 20);
+		buf_addz(&m, HEAD BODY);
+		lab_sign(&m, &(struct lab_sign){ "DKIM-Signature", i % 3 == 1 ? "rsa1024" : "rsa2048", "from", tmpl, 's', 's', 256, SIZE_MAX });
+		struct dkim *d = lab_verify(buf_str(&m), &p, zone, 3);
+		assert_int_equal(dkim_signature(d, 0)->result, i % 3 == 1 ? DKIM_FAIL : DKIM_PASS);
+		dkim_free(d);
+		buf_free(&m);
+	}
+	dkim_keys_free(kept);
+}
+
 /* So many and no more; what is used stays; a text is kept for its kind of key only. */
 static void kept_keys(void **st)
 {
@@ -377,23 +397,23 @@ static void kept_keys(void **st)
 	assert_non_null(k);
 	for (unsigned i = 0; i < 400; i++) {
 		unsigned char octets[32] = { (unsigned char)i, (unsigned char)(i >> 8), 1 };
-		EVP_PKEY *pkey = EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, NULL, octets, 32), *got;
+		struct dkim_pkey *pkey = dkim_pkey_new(EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, NULL, octets, 32)), *got;
 		assert_non_null(pkey);
 		snprintf(text, sizeof text, "key %u", i);
 		assert_null(dkim_keys_get(k, str_from(text), true, &bits));
 		dkim_keys_put(k, str_from(text), true, i, pkey);
 		assert_ptr_equal(got = dkim_keys_get(k, str_from(text), true, &bits), pkey);
 		assert_int_equal(bits, i);
-		EVP_PKEY_free(got);
+		dkim_pkey_unref(got);
 		assert_null(dkim_keys_get(k, str_from(text), false, &bits));
 		assert_non_null(got = dkim_keys_get(k, STR("key 0"), true, &bits));
-		EVP_PKEY_free(got);
-		EVP_PKEY_free(pkey);
+		dkim_pkey_unref(got);
+		dkim_pkey_unref(pkey);
 	}
 	unsigned there = 0;
 	for (unsigned i = 0; i < 400; i++) {
 		snprintf(text, sizeof text, "key %u", i);
-		EVP_PKEY *got = dkim_keys_get(k, str_from(text), true, &bits);
+		struct dkim_pkey *got = dkim_keys_get(k, str_from(text), true, &bits);
 		assert_int_equal(got != NULL, !i || i > 400 - 256);
 		there += got != NULL;
 		if (!there || i == 399) { /* what is too long is not kept */
@@ -401,7 +421,7 @@ static void kept_keys(void **st)
 			dkim_keys_put(k, str_n(text, sizeof text), true, 1, got);
 			assert_null(dkim_keys_get(k, str_n(text, sizeof text), true, &bits));
 		}
-		EVP_PKEY_free(got);
+		dkim_pkey_unref(got);
 	}
 	assert_int_equal(there, 256);
 	dkim_keys_free(k);
@@ -416,7 +436,7 @@ int main(void)
 		cmocka_unit_test(key_records),
 		cmocka_unit_test(several_records),
 		cmocka_unit_test(algorithms),
-		cmocka_unit_test(kept_keys),
+		cmocka_unit_test(kept_key_again), cmocka_unit_test(kept_keys),
 		cmocka_unit_test(lengths),
 		cmocka_unit_test(selection),
 		cmocka_unit_test(properties),

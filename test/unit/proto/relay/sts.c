@@ -162,6 +162,40 @@ static void expect_plan(const struct sts_cached *c, enum sts_txt txt, const char
 		fail_msg("\"%s\", not \"%s\": %s", got, want, p.reason);
 }
 
+static void test_due(void **state)
+{
+	struct sts_cached c = { .known = true, .fetched = T, .max_age = 7 * 86400 };
+	(void)state;
+	assert_int_equal(sts_due(&c), T + STS_REFRESH);
+	c.max_age = 7200;
+	assert_int_equal(sts_due(&c), T + 3600);
+	sts_failed(&c, T + 3590);
+	assert_int_equal(sts_due(&c), T + 3590 + STS_RETRY_FIRST);
+	sts_failed(&c, T + 3900);
+	assert_int_equal(sts_due(&c), T + 3900 + 2 * STS_RETRY_FIRST);
+	c = (struct sts_cached){ 0 };
+	assert_int_equal(sts_due(&c), 0);
+}
+
+/* Who asks the DNS by other means comes to the same. */
+static void test_lookup_records(void **state)
+{
+	static const struct str two[] = { { "v=STSv1; id=a", 13 }, { "v=STSv1; id=b", 13 } }, other[] = { { "v=spf1 -all", 11 }, { "v=STSv1; id=a", 13 } };
+	struct sts_lookup l = { 0 };
+	char name[DNS_NAME_MAX + 16];
+	(void)state;
+	sts_lookup_records(&l, two, 2);
+	assert_true(l.state == STS_TXT_NONE && l.reason && !l.id[0]);
+	sts_lookup_records(&l, other, 2);
+	assert_true(l.state == STS_TXT_FOUND && !strcmp(l.id, "a") && !l.reason);
+	sts_lookup_records(&l, NULL, 0);
+	assert_true(l.state == STS_TXT_NONE && l.reason && !l.id[0]);
+	assert_int_equal(sts_lookup_name(STR("Example.ORG."), name, sizeof name), 0);
+	assert_string_equal(name, "_mta-sts.example.org");
+	assert_int_equal(sts_lookup_name(STR("[192.0.2.1]"), name, sizeof name), -1);
+	assert_int_equal(sts_lookup_name(STR("example.org"), name, 10), -1);
+}
+
 static void test_cache(void **state)
 {
 	struct sts_cached c = { 0 };
@@ -209,7 +243,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_record), cmocka_unit_test(test_lookup), cmocka_unit_test(test_policy), cmocka_unit_test(test_policy_bounds),
-		cmocka_unit_test(test_match), cmocka_unit_test(test_http), cmocka_unit_test(test_cache),
+		cmocka_unit_test(test_match), cmocka_unit_test(test_http), cmocka_unit_test(test_due), cmocka_unit_test(test_lookup_records), cmocka_unit_test(test_cache),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -193,6 +193,32 @@ static void test_message(void **state)
 			}
 }
 
+static void test_optional(void **state)
+{
+	static const struct {
+		const char *headers;
+		bool optional;
+	} cases[] = {
+		{ "", false },
+		{ "Subject: TLS-Required: No\r\n", false },
+		{ "TLS-Required: No\r\n", true },
+		{ "A: b\r\ntls-required:no\r\nC: d\r\n", true },
+		{ "TLS-Required:\r\n no \r\n", true },
+		{ "TLS-Required: Yes\r\n", false },
+		{ "TLS-Required: \r\n", false },
+		{ "TLS-Required: No thanks\r\n", false },
+		{ "TLS-Required: No\r\nTLS-Required: No\r\n", false },
+		{ "X-TLS-Required: No\r\n", false },
+		{ "TLS-Required: No                                                                                  x\r\n", false },
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		if (tls_optional(str_from(cases[i].headers)) != cases[i].optional)
+			print_error("%s", cases[i].headers ? cases[i].headers : "");
+		assert_int_equal(tls_optional(str_from(cases[i].headers)), cases[i].optional);
+	}
+}
+
 static void reports(enum dane_cell d, enum sts_cell c, enum far f, const char *want)
 {
 	struct tls_rules r = rules_of(d, c);
@@ -230,7 +256,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_table), cmocka_unit_test(test_testing), cmocka_unit_test(test_dane_is_final), cmocka_unit_test(test_insecure_mx),
-		cmocka_unit_test(test_operator), cmocka_unit_test(test_message), cmocka_unit_test(test_reports),
+		cmocka_unit_test(test_operator), cmocka_unit_test(test_message), cmocka_unit_test(test_optional), cmocka_unit_test(test_reports),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -142,16 +142,20 @@ static void too_many_recipients(void **st)
 static void status_lines(void **st)
 {
 	(void)st;
-	static const struct wire_status in[] = { { 0, STR_INIT("") }, { 1, STR_INIT("{\"error\":\"x\"}") }, { 0, STR_INIT("{}") }, { WIRE_READY, STR_INIT("") } };
+	static const struct wire_status in[] = { { .status = 0, .json = STR_INIT("") }, { .status = 1, .json = STR_INIT("{\"error\":\"x\"}") }, { .status = 0, .json = STR_INIT("{}") }, { .status = WIRE_READY, .json = STR_INIT("") },
+		{ .status = WIRE_READY, .by_id = true }, { .status = 0, .id = 7 }, { .status = 1, .json = STR_INIT("{\"error\":\"x\"}"), .id = INT64_MAX }, { .status = WIRE_LEAVING, .json = STR_INIT("") } };
+	enum { N = sizeof in / sizeof *in };
 	struct buf b = BUF_INIT(4096);
 	struct wire_status out;
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < N; i++)
 		assert_int_equal(wire_status_put(&b, &in[i]), 0);
-	assert_string_equal(b.p, "0\n1 {\"error\":\"x\"}\n0 {}\n2\n");
+	assert_string_equal(b.p, "0\n1 {\"error\":\"x\"}\n0 {}\n2\n2 ids\n0 7\n1 9223372036854775807 {\"error\":\"x\"}\n3\n");
 	size_t pos = 0;
-	for (int i = 0; i < 4; i++) {
+	for (int i = 0; i < N; i++) {
 		assert_int_equal(wire_status_get(&b, &pos, &out), 1);
 		assert_int_equal(out.status, in[i].status);
+		assert_int_equal(out.id, in[i].id);
+		assert_int_equal(out.by_id, in[i].by_id);
 		assert_true(str_eq(out.json, in[i].json));
 	}
 	assert_int_equal(wire_status_get(&b, &pos, &out), 0);
@@ -163,8 +167,9 @@ static void status_refused(void **st)
 	(void)st;
 	struct buf b = BUF_INIT(3 * WIRE_LINE_MAX);
 	static char big[WIRE_LINE_MAX + 1];
-	static const struct wire_status bad[] = { { 3, STR_INIT("") }, { WIRE_READY, STR_INIT("{}") }, { -1, STR_INIT("") }, { 0, STR_INIT("{\n}") },
-		{ 0, STR_INIT("x") }, { 0, { big, sizeof big - 3 } } };
+	static const struct wire_status bad[] = { { .status = 4, .json = STR_INIT("") }, { .status = WIRE_READY, .json = STR_INIT("{}") }, { .status = WIRE_LEAVING, .json = STR_INIT("{}") },
+		{ .status = WIRE_READY, .id = 1 }, { .status = 0, .by_id = true }, { .status = 0, .id = -1 }, { .status = -1, .json = STR_INIT("") }, { .status = 0, .json = STR_INIT("{\n}") },
+		{ .status = 0, .json = STR_INIT("x") }, { .json = { big, sizeof big - 3 } } };
 	memset(big, ' ', sizeof big);
 	big[0] = '{';
 	big[sizeof big - 4] = '}';
@@ -173,13 +178,13 @@ static void status_refused(void **st)
 	assert_int_equal(b.n, 0);
 	/* the longest line that is allowed goes through both */
 	big[sizeof big - 5] = '}';
-	assert_int_equal(wire_status_put(&b, &(struct wire_status){ 0, { big, WIRE_LINE_MAX - 3 } }), 0);
+	assert_int_equal(wire_status_put(&b, &(struct wire_status){ .json = { big, WIRE_LINE_MAX - 3 } }), 0);
 	size_t pos = 0;
 	struct wire_status out;
 	assert_int_equal(b.n, WIRE_LINE_MAX);
 	assert_int_equal(wire_status_get(&b, &pos, &out), 1);
 
-	static const char *const lines[] = { "\n", "3\n", "2 {}\n", "/\n", "00\n", "0 \n", "0 x\n", "0 {\n", "0{}\n", "1  {}\n", "hello\n", "0 {}\r\n" };
+	static const char *const lines[] = { "\n", "4\n", "2 {}\n", "3 {}\n", "2 7\n", "2 ids \n", "0 ids\n", "0 0\n", "0 07\n", "0 7 \n", "0 7x\n", "0 7 7\n", "0 -7\n", "0 9223372036854775808\n", "/\n", "00\n", "0 \n", "0 x\n", "0 {\n", "0{}\n", "1  {}\n", "hello\n", "0 {}\r\n" };
 	for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
 		buf_reset(&b);
 		buf_addz(&b, lines[i]);

@@ -1,0 +1,69 @@
+/* Which addresses may be connected to: those of the public Internet that are not our own, and what an operator of a laboratory allows. Asked twice,
+ * of what the DNS said and of what is really connected to. */
+#include "internal.h"
+
+#include "base/clock.h"
+#include "proto/relay/outside.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { OWN_MAX = 256, OWN_AGE_US = 60 * 1000 * 1000 };
+
+struct reach {
+	struct config_networks *allowed;
+	struct transfer_address own[OWN_MAX];
+	size_t n_own;
+	int64_t looked_us;
+};
+
+static void look(struct reach *r)
+{
+	struct ifaddrs *all, *i;
+	r->looked_us = clock_mono_us();
+	if (getifaddrs(&all))
+		return; /* what was known stays */
+	r->n_own = 0;
+	for (i = all; i && r->n_own < OWN_MAX; i = i->ifa_next) {
+		struct transfer_address *a = &r->own[r->n_own];
+		if (i->ifa_addr && i->ifa_addr->sa_family == AF_INET) {
+			a->n = 4;
+			memcpy(a->ip, &((const struct sockaddr_in *)(const void *)i->ifa_addr)->sin_addr, 4);
+			r->n_own++;
+		} else if (i->ifa_addr && i->ifa_addr->sa_family == AF_INET6) {
+			a->n = 16;
+			memcpy(a->ip, &((const struct sockaddr_in6 *)(const void *)i->ifa_addr)->sin6_addr, 16);
+			r->n_own++;
+		}
+	}
+	freeifaddrs(all);
+}
+
+struct reach *reach_new(const struct config *c)
+{
+	const char *allowed = config_str(c, "pepsi-mta-sts", "ALLOW_NETWORKS");
+	struct reach *r = calloc(1, sizeof *r);
+	if (!r)
+		return NULL;
+	r->allowed = config_networks_new(allowed ? allowed : "");
+	look(r);
+	return r;
+}
+
+const char *reach_refused(struct reach *r, const unsigned char *ip, size_t n)
+{
+	static const unsigned char nat64[12] = { 0x00, 0x64, 0xff, 0x9b };
+	char text[INET6_ADDRSTRLEN];
+	const char *why = outside_refused(ip, n);
+	if (clock_mono_us() - r->looked_us > OWN_AGE_US)
+		look(r);
+	for (size_t i = 0; !why && i < r->n_own; i++)
+		if (r->own[i].n == n && memcmp(r->own[i].ip, ip, n) == 0)
+			why = "our own";
+	if (!why || (n != 4 && n != 16) || !inet_ntop(n == 4 ? AF_INET : AF_INET6, ip, text, sizeof text) || !config_networks_has(r->allowed, text))
+		return why;
+	/* 64:ff9b::/96 may be allowed, where IPv4 is reached that way; what is behind it is judged like IPv4 */
+	return n == 16 && memcmp(ip, nat64, 12) == 0 ? reach_refused(r, ip + 12, 4) : NULL;
+}

@@ -1,0 +1,21 @@
+/* What is known of other domains and their hosts, for pepsi-sts: policies of MTA-STS, addresses, protection. Over a connection of role pepsi. Workers
+ * have calls of their own (modules/common/known.h). */
+#ifndef PEPSI_STORE_DESTINATIONS_H
+#define PEPSI_STORE_DESTINATIONS_H
+
+#include "store/queue.h"
+
+enum store_destinations_question {
+	STORE_STS_LIST,        /* {"domain", "limit"} → array; with domain: the policy's text, too */
+	STORE_STS_PUT,         /* {"domain", "id", "mode", "body", "fetched", "expires", "due"} → true */
+	STORE_STS_FAILED,      /* {"domain", "result", "why", "at", "due", "before"} → true */
+	STORE_STS_FORGET,      /* {"domain"} → was something known? */
+	STORE_ADDRESS_LIST,    /* {"host", "limit"} → array */
+	STORE_SECURITY_LIST,   /* {"domain", "weaker", "limit"} → array */
+	STORE_SECURITY_FORGET, /* {"domain"} → was something known? */
+	STORE_DESTINATIONS_QUESTIONS
+};
+/* args: one JSON object, copied. json: the answer, valid during the callback; NULL on an error. */
+void store_destinations_ask(struct store_conn *c, enum store_destinations_question q, const char *args, store_json_fn fn, void *arg);
+
+#endif

@@ -1,0 +1,431 @@
+/* The loop of a worker whose module drives many messages at once (concurrent.h): channel, commits and leaving beside the module's own events.
+ * Nothing waits here: passes that are over gather for RUN_HOLD_US and are committed together, in one blocking transaction with a database that
+ * is near; when that is away, callbacks go on, and commit and loading are tried again now and then, more seldom the longer a
+ * try takes, so that two thirds of the time at least are the module's. Answers carry the id and come in the order of the commits.
+ *
+ * Leaving, told: the channel's end says that no more comes (reload, MAX_MESSAGES, idle). What is here is begun and may go on for DRAIN_US;
+ * then, or at once on SIGTERM, the dispatcher is told ("3"), stop(LEAVE) is called for each pending message, and
+ * CONCURRENT_GRACE_US later the process ends whatever is left; what was done is committed first. A message that has had MAX_RUNTIME in spite
+ * of stop(RUNTIME) ends the worker the same way, so that its neighbours can end well, and is named in the page. */
+#include "run.h"
+
+#include "base/clock.h"
+#include "concurrent.h"
+#include "page.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum {
+	TICK_US = 250 * 1000,
+	DRAIN_US = 60 * 1000 * 1000,
+	BEGIN_MAX = 32,                /* messages begun before the loop looks at what else there is */
+	OCTETS_MAX = 256 * 1024 * 1024, /* content of messages that are pending or read ahead; above it nothing more is read */
+	RETRY_MS = 50,
+	RETRY_MAX_MS = 5000,
+};
+
+struct work {
+	TAILQ_ENTRY(work) link; /* free, or over and not in a slot yet */
+	struct pepsi_msg msg;
+	struct pending pending;
+	struct item *item;
+	size_t octets;
+	int64_t took_us;
+};
+TAILQ_HEAD(work_list, work);
+
+struct serve {
+	struct run *r;
+	struct concurrent *c;
+	struct event *channel, *stop, *tick, *commit;
+	bool channel_on, channel_is_file;
+	struct work_list spare, done;
+	size_t n_work, n_done, octets, limit, octets_max;
+	int64_t retry_at;       /* no database before; 0: it is there */
+	int retry_ms;
+	int64_t drain_until;    /* the channel has ended; 0: it has not */
+	int64_t leave_until;    /* 0: not leaving */
+	struct work *overdue;   /* this one has had its time; NULL: none has */
+	int64_t overdue_id;
+	bool gone;              /* the dispatcher, or the channel is unusable */
+	bool broken;
+};
+
+static struct work *work_of(struct pepsi_msg *m)
+{
+	return (struct work *)(void *)((char *)m - offsetof(struct work, msg));
+}
+
+/* --- passes */
+
+/* Memory of messages is never given back: see struct pending. The oldest goes first, so that it is long before one is another's. */
+static struct work *work_new(struct serve *s, struct item *it)
+{
+	struct work *w = TAILQ_FIRST(&s->spare);
+	if (w)
+		TAILQ_REMOVE(&s->spare, w, link);
+	else if (!(w = calloc(1, sizeof *w)))
+		return NULL;
+	w->item = it;
+	w->octets = it->w.headers.n + it->w.body_size;
+	s->octets += w->octets;
+	s->n_work++;
+	return w;
+}
+
+static void work_free(struct serve *s, struct work *w)
+{
+	s->n_work--;
+	s->octets -= w->octets;
+	item_free(w->item);
+	w->item = NULL;
+	if (w->msg.a && arena_used(w->msg.a) > 64 * 1024) { /* a large one leaves nothing behind */
+		arena_free(w->msg.a);
+		w->msg.a = NULL;
+	}
+	TAILQ_INSERT_TAIL(&s->spare, w, link);
+}
+
+static void release(struct run *r, struct pepsi_msg *m);
+
+static void commit_within(struct serve *s, int64_t us)
+{
+	struct timeval tv = { .tv_usec = us };
+	if (!us)
+		event_active(s->commit, EV_TIMEOUT, 0);
+	else if (!event_pending(s->commit, EV_TIMEOUT, NULL))
+		event_add(s->commit, &tv);
+}
+
+static void over(void *arg, struct pepsi_msg *m, int32_t rc)
+{
+	struct serve *s = arg;
+	struct work *w = work_of(m);
+	pass_conclude(m, rc);
+	w->took_us = clock_mono_us() - m->began_us;
+	TAILQ_INSERT_TAIL(&s->done, w, link);
+	s->n_done++;
+	commit_within(s, s->n_done >= RUN_BATCH || run_octets_held(m) >= RUN_OCTETS_MAX ? 0 : RUN_HOLD_US);
+}
+
+static void hand(void *arg, const struct pepsi_msg *m, int64_t since)
+{
+	const struct serve *s = arg;
+	if (since)
+		page_hop(m ? m->id : 0, 0, s->r->env, since);
+	else
+		page_idle();
+}
+
+/* --- the database */
+
+/* How long the try took counts: two thirds of the time are the module's, even where it is a name that nobody answers to. */
+static void away(struct serve *s, int64_t began)
+{
+	int64_t now = clock_mono_us(), wait;
+	s->retry_ms = !s->retry_ms ? RETRY_MS : s->retry_ms * 2 > RETRY_MAX_MS ? RETRY_MAX_MS : s->retry_ms * 2;
+	wait = s->retry_ms * INT64_C(1000);
+	if (wait < 2 * (now - began))
+		wait = 2 * (now - began);
+	s->retry_at = now + wait;
+}
+
+static void gather(struct serve *s)
+{
+	struct run *r = s->r;
+	struct work *w;
+	while (r->n_slots < RUN_BATCH && r->held < RUN_OCTETS_MAX && (w = TAILQ_FIRST(&s->done))) {
+		TAILQ_REMOVE(&s->done, w, link);
+		s->n_done--;
+		struct run_slot *slot = run_slot_new(r, w->msg.id);
+		run_take(r, slot, &w->msg);
+		slot->took_us = w->took_us;
+	}
+}
+
+static void commit(struct serve *s)
+{
+	int64_t began = clock_mono_us();
+	if (began < s->retry_at)
+		return;
+	gather(s);
+	int k = run_try(s->r);
+	if (k < 0) {
+		log_error(NULL, "event=commit-lost stage=%s hint=\"the dispatcher is gone; what was just done may be handled again\"", s->r->env->stage);
+		s->gone = true;
+	} else if (k > 0) {
+		away(s, began);
+	} else {
+		s->retry_at = s->retry_ms = 0;
+		if (s->n_done)
+			commit_within(s, 0);
+	}
+}
+
+static void release(struct run *r, struct pepsi_msg *m)
+{
+	work_free((struct serve *)r->release_arg, work_of(m));
+}
+
+static void on_commit(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	commit(arg);
+}
+
+/* --- the channel */
+
+static bool may_read(const struct serve *s)
+{
+	const struct run *r = s->r;
+	return !s->leave_until && !s->gone && !r->in.ended && s->n_work + r->in.n < s->limit && s->octets + r->in.octets < s->octets_max &&
+	    (!r->max_messages || r->in.taken < r->max_messages);
+}
+
+static void read_some(struct serve *s)
+{
+	struct run *r = s->r;
+	char err[256] = "";
+	int got = 0;
+	while (may_read(s) && (got = input_fill(&r->in, 0, -1, err, sizeof err)) > 0)
+		;
+	if (got < 0) {
+		log_error(NULL, "event=channel-broken stage=%s error=%s", r->env->stage, log_qz(err));
+		s->gone = s->broken = true;
+	}
+	bool want = may_read(s);
+	if (want != s->channel_on && !s->channel_is_file) {
+		s->channel_on = want;
+		if (want)
+			event_add(s->channel, NULL);
+		else
+			event_del(s->channel);
+	}
+	if (r->in.ended && !r->by_hand && !s->drain_until)
+		s->drain_until = clock_mono_us() + DRAIN_US;
+}
+
+static int more(void *arg)
+{
+	const struct serve *s = arg;
+	return s->r->in.head || input_readable(&s->r->in);
+}
+
+static bool begin(struct serve *s, struct item *it)
+{
+	struct work *w = NULL;
+	if (it->st == ITEM_READY && !item_map(it) && !item_own(it) && (w = work_new(s, it)) && !pass_begin(&w->msg, s->r->env, &it->w)) {
+		concurrent_begin(s->c, &w->msg, &w->pending);
+		return true;
+	}
+	if (it->st == ITEM_READY) {
+		it->st = ITEM_REFUSED;
+		snprintf(it->why, sizeof it->why, "out of memory");
+	}
+	run_refuse(s->r, it);
+	if (w)
+		work_free(s, w); /* and the item */
+	else
+		item_free(it);
+	commit_within(s, 0);
+	return false;
+}
+
+/* Returns whether there is more to begin at once. */
+static bool begin_some(struct serve *s)
+{
+	struct run *r = s->r;
+	for (unsigned n = 0; r->in.head && !s->leave_until && !s->gone; n++) {
+		if (n == BEGIN_MAX)
+			return true;
+		if (r->in.head->st == ITEM_BARE) {
+			int64_t began = clock_mono_us();
+			if (began < s->retry_at)
+				return false;
+			int k = run_load(r);
+			if (k > 0) {
+				away(s, began);
+				log_warn(NULL, "event=load-waits stage=%s ids=%zu error=\"the database is away\"", r->env->stage, r->in.n);
+				return false;
+			}
+		}
+		if (r->in.head->st != ITEM_READY && r->n_slots == RUN_BATCH)
+			return false; /* no room for its answer before the next commit */
+		begin(s, input_take(&r->in));
+	}
+	return false;
+}
+
+/* --- the end */
+
+static void leave(struct serve *s, const char *why)
+{
+	if (s->leave_until)
+		return;
+	s->leave_until = clock_mono_us() + CONCURRENT_GRACE_US;
+	log_info(NULL, "event=leaving stage=%s reason=%s pending=%zu", s->r->env->stage, log_qz(why), concurrent_pending(s->c));
+	if (run_leaving(s->r))
+		s->gone = true;
+	concurrent_stop_all(s->c);
+}
+
+static void on_stop(evutil_socket_t fd, short what, void *arg)
+{
+	struct serve *s = arg;
+	(void)fd;
+	(void)what;
+	event_del(s->stop);
+	leave(s, "SIGTERM");
+}
+
+static void on_tick(evutil_socket_t fd, short what, void *arg)
+{
+	struct serve *s = arg;
+	int64_t now = clock_mono_us();
+	(void)fd;
+	(void)what;
+	if (!s->r->by_hand && s->r->in.ended && run_nobody_there(s->r))
+		s->gone = true;
+	struct pepsi_msg *m = concurrent_stop_near(s->c, now);
+	if (m && !s->overdue) {
+		s->overdue = work_of(m);
+		s->overdue_id = m->id;
+		log_error(&m->log, "event=overdue max_runtime_ms=%lld hint=\"its module did not end it after stop()\"", (long long)s->r->env->runtime_ms);
+		leave(s, "a message has had MAX_RUNTIME");
+	}
+	if (s->drain_until && now >= s->drain_until)
+		leave(s, "the time to drain is over");
+	if (s->leave_until)
+		concurrent_stop_all(s->c); /* for whom there was no memory before */
+	if (s->retry_at && now >= s->retry_at)
+		commit(s);
+}
+
+static void on_wake(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd; /* the loop's turn reads */
+	(void)what;
+	(void)arg;
+}
+
+static bool idle(const struct serve *s)
+{
+	return !s->n_work && !s->r->n_slots;
+}
+
+static bool finished(struct serve *s)
+{
+	const struct run *r = s->r;
+	if (s->gone)
+		return true;
+	if (idle(s) && (s->leave_until || (!r->in.head && (r->in.ended || (r->max_messages && r->in.taken >= r->max_messages)))))
+		return true;
+	if (!s->leave_until || clock_mono_us() < s->leave_until)
+		return false;
+	/* What is done is written first, unless whoever sent SIGTERM has no more time for that. */
+	bool written = !s->n_done && !r->n_slots;
+	return written || *r->stop;
+}
+
+static void flush(struct serve *s)
+{
+	s->retry_at = 0;
+	for (size_t before = 0; (s->n_done || s->r->n_slots) && before != s->n_done + s->r->n_slots + 1;) {
+		before = s->n_done + s->r->n_slots + 1;
+		commit(s);
+	}
+}
+
+static int status(struct serve *s, bool *ret_left)
+{
+	*ret_left = s->n_work || s->r->in.head;
+	if (s->broken)
+		return 1;
+	if (s->overdue && s->overdue->pending.life == PENDING_WAITS && s->overdue->msg.id == s->overdue_id) {
+		page_hop(s->overdue_id, 0, s->r->env, clock_mono_us());
+		return WIRE_EXIT_OVERRUN;
+	}
+	return *ret_left ? WIRE_EXIT_LEFT : 0;
+}
+
+/* In time for the base to be freed. */
+static void no_events(struct serve *s)
+{
+	struct event **ev[] = { &s->channel, &s->stop, &s->tick, &s->commit };
+	for (size_t i = 0; i < sizeof ev / sizeof *ev; i++) {
+		if (*ev[i])
+			event_free(*ev[i]);
+		*ev[i] = NULL;
+	}
+}
+
+int serve_loop(struct serve *s, struct concurrent *c, bool *ret_left)
+{
+	struct run *r = s->r;
+	struct event_base *base = concurrent_base(c);
+	struct timeval tv = { .tv_usec = TICK_US };
+	*ret_left = false;
+	s->c = c;
+	r->env->more = more;
+	r->env->more_arg = s;
+	s->limit = (size_t)config_int(r->c, r->env->conf->section, "QUEUE_LIMIT");
+	s->channel = event_new(base, r->in.fd, EV_READ | EV_PERSIST, on_wake, s);
+	s->stop = event_new(base, r->stop_fd, EV_READ | EV_PERSIST, on_stop, s);
+	s->tick = event_new(base, -1, EV_PERSIST, on_tick, s);
+	s->commit = event_new(base, -1, 0, on_commit, s);
+	if (!s->channel || !s->stop || !s->tick || !s->commit || event_priority_set(s->commit, 0) || event_priority_set(s->stop, 0) ||
+	    event_priority_set(s->tick, 0) || event_add(s->stop, NULL) || event_add(s->tick, &tv)) {
+		log_error(NULL, "event=cannot-start stage=%s error=\"no event loop\"", r->env->stage);
+		no_events(s);
+		return 1;
+	}
+	if (event_add(s->channel, NULL)) /* by hand, ids may come from a file, which is always readable */
+		s->channel_is_file = true;
+	s->channel_on = true;
+	for (;;) {
+		read_some(s);
+		bool again = begin_some(s) || (s->channel_is_file && may_read(s));
+		if (finished(s))
+			break;
+		event_base_loop(base, EVLOOP_ONCE | (again ? EVLOOP_NONBLOCK : 0));
+	}
+	flush(s);
+	no_events(s);
+	return status(s, ret_left);
+}
+
+struct serve *serve_new(struct run *r)
+{
+	struct serve *s = calloc(1, sizeof *s);
+	if (!s)
+		return NULL;
+	s->r = r;
+	s->limit = 1;
+	s->octets_max = OCTETS_MAX;
+	TAILQ_INIT(&s->spare);
+	TAILQ_INIT(&s->done);
+	r->by_id = true;
+	r->release = release;
+	r->release_arg = s;
+	return s;
+}
+
+struct concurrent_owner serve_owner(struct serve *s)
+{
+	return (struct concurrent_owner){ s, over, hand };
+}
+
+void serve_free(struct serve *s)
+{
+	struct work *w;
+	if (!s)
+		return;
+	while ((w = TAILQ_FIRST(&s->spare))) {
+		TAILQ_REMOVE(&s->spare, w, link);
+		pass_free(&w->msg);
+		free(w);
+	}
+	free(s);
+}

@@ -1,0 +1,201 @@
+/* What the files of the stage share: the worker, a delivery (one message on its way), a line (one session and what it is for).
+ *
+ * One message through it, told.
+ *
+ *     process()       load.c reads the row. Recipients of several domains: the row is split, one domain each (group.c), and comes again.
+ *     delivery.c      asks for the route, the domain's MTA-STS policy, then the exchangers' TLSA records (plan.c): what each host demands
+ *     queue.c         the delivery waits until traffic says: start, or use that session (or: come back later)
+ *     line.c          goes through the addresses in their order: connects, greets, TLS; judges; hands over; next host for those who may still
+ *                     be served there; results come together in the delivery
+ *     delivery.c      every recipient has a result: relay_decide() makes the terminal of them, complete()
+ *
+ * Callbacks of the loop come into lookup, session and timer; each says first whom it works for (host->in_hand()). */
+#ifndef INTERNET_H
+#define INTERNET_H
+
+#include "base/arena.h"
+#include "lookup.h"
+#include "pattern.h"
+#include "proto/relay/route.h"
+#include "proto/relay/tls.h"
+#include "relay.h"
+#include "session.h"
+
+enum {
+	HOSTS_MAX = 10,       /* exchangers of a domain that are tried, and whose TLSA records are asked for */
+	TRIES_MAX = 20,       /* connections of one attempt */
+	HOSTS_SEND_MAX = 4,   /* exchangers that a message is offered to within one attempt, when each refuses for now */
+	RCPTS_MAX = 100,      /* recipients of one transaction (RFC 5321 §4.5.3.1.8) unless the peer says how many */
+	TEXTS_MAX = 1024 * 1024, /* octets of replies kept for one message */
+	OWN_MAX = 64,         /* addresses and names of our own */
+	POLICIES_MAX = 10000, /* TLS_POLICY_… lines' patterns */
+};
+
+struct tls_site {
+	struct pattern p;
+	enum tls_operator policy;
+};
+
+struct settings {
+	unsigned port;
+	char helo[256];
+	bool ipv4, ipv6, local_ok, dane, sts, tlsrpt;
+	enum tls_operator tls;
+	struct tls_site *site; /* the first that fits */
+	size_t n_site;
+	char *ca_file;
+	struct str own[OWN_MAX]; /* host names; owned */
+	size_t n_own;
+	struct route_own own_ip[OWN_MAX];
+	size_t n_own_ip;
+	struct session_times times;
+	struct relay_policy policy; /* hop and remote_mta are a recipient's */
+	char *stage;
+};
+
+struct delivery;
+struct line;
+
+struct worker {
+	const struct pepsi_host *host;
+	const struct pepsi_conf *conf;
+	struct settings set;
+	struct session_env env;
+	struct delivery *all;
+	struct line *lines;
+	struct queue *queue;
+	uint64_t seed;
+};
+
+struct plan_host {
+	struct dane_lookup dane;
+	struct tls_rules rules;
+	struct tls_need need;
+	bool told;  /* that it is not usable */
+	bool done;  /* not to be tried (again) in this attempt */
+};
+
+struct delivery {
+	struct worker *w;
+	struct pepsi_msg *msg;
+	struct delivery *next, *prev;
+	struct arena *a;
+	struct smtp_client_msg m;          /* all recipients, with their results */
+	int64_t loaded_at;                 /* monotonic ms: m.deliver_by counts from there */
+	bool *todo, *asked;                /* of each recipient: may still be served in this attempt; was offered to this host */
+	const struct relay_where **where;  /* of each result */
+	const char **how;                  /* "host=… ip=… tls=…": for the log */
+	char domain[DNS_NAME_MAX + 3];     /* folded; or an address literal */
+	bool optional;                     /* TLS-Required: No */
+	struct dns_answers *answers;
+	struct lookup *look;
+	struct route route;
+	struct plan_host host[HOSTS_MAX];
+	unsigned n_hosts;
+	uint64_t tag;                      /* of sessions that will do */
+	struct line *line;
+	bool no_dsn, no_deliver_by;        /* a host that took it did not offer them: what was asked for is ours to report */
+	bool taken;                        /* by one at least */
+	/* this attempt */
+	bool began;                        /* it counts */
+	unsigned at;                       /* next of route.address */
+	unsigned tries, offered;           /* connections; hosts that said no for now */
+	struct smtp_result failure;        /* why nothing could be sent: for those without a result */
+	const struct relay_where *failed_at;
+	struct pepsi_event *grace;         /* it is to end: when this fires at the latest; NULL: it is not */
+	uint32_t back_s;                   /* it goes back to the queue for so long; 0: it does not */
+	/* queue.c's */
+	struct delivery *wait_next;
+	bool waiting;
+};
+
+struct line {
+	struct worker *w;
+	struct line *next, *prev;
+	struct session *s;                 /* NULL: none just now */
+	struct delivery *d;                /* NULL: idle */
+	uint64_t tag;
+	char domain[DNS_NAME_MAX + 3];     /* of the last message */
+	char host[DNS_NAME_MAX + 1];       /* as the MX record names it */
+	struct route_address ip;
+	char ip_text[64];
+	unsigned at_host;                  /* d->host[]; while d is there */
+	bool plain;                        /* TLS failed there and may be left out */
+	bool reused, judged, sent, stale;  /* of the message under way */
+	const char *verified;              /* "dane", "mta-sts", "pkix", "no" */
+	const struct relay_where *where;   /* in the delivery's memory */
+	const char *how;
+	struct smtp_client_msg part;       /* recipients of this transaction */
+	struct smtp_client_rcpt *rcpts;
+	uint32_t *idx;
+	size_t room;
+};
+
+/* settings.c */
+int32_t settings_validate(const struct pepsi_host *host, const struct pepsi_conf *conf, struct pepsi_report *report);
+/* 0, or -1 with the reason appended to why. */
+int settings_read(struct settings *s, const struct pepsi_host *host, const struct pepsi_conf *conf, struct buf *why);
+void settings_done(struct settings *s);
+enum tls_operator settings_tls(const struct settings *s, const char *domain);
+
+/* group.c. The domain of the first recipient into ret (DNS_NAME_MAX + 3 octets); if there are others the row is split: 1, and the pass is over
+ * with *ret_rc. 0: one domain. */
+int group_by_domain(struct worker *w, struct pepsi_msg *msg, char *ret, bool *ret_literal, int32_t *ret_rc);
+
+/* delivery.c */
+int32_t delivery_begin(struct worker *w, struct pepsi_msg *msg);
+struct delivery *delivery_find(struct worker *w, const struct pepsi_msg *msg);
+/* Its recipients wait for a session (again): nothing of the last attempt is left but results that stand. */
+void delivery_reset(struct delivery *d);
+/* Ends it: recipients without a result get d->failure; terminal, complete(). d is gone. */
+void delivery_end(struct delivery *d);
+/* Back to the queue for so many seconds; no attempt. why: for the log and the state. */
+void delivery_back(struct delivery *d, uint32_t seconds, const char *why, const char *text);
+/* Nothing could be sent, for this reason; text is copied. Of several the last stays, but one that may pass is kept before one that cannot. */
+void delivery_failed(struct delivery *d, const struct smtp_result *r, const struct relay_where *where);
+/* The same for a cause of our own or the host's: code 0. */
+void delivery_failed_by(struct delivery *d, const struct relay_where *where, enum smtp_phase phase, const char *status, const char *text);
+/* The result of recipient i, if it says more than what is there; text is copied. */
+void delivery_result(struct delivery *d, size_t i, const struct smtp_result *r, const struct relay_where *where, const char *how);
+void delivery_free(struct delivery *d);
+void delivery_stop(struct delivery *d, uint32_t why);
+
+/* plan.c. A dns_evaluate_fn: TLSA records of the exchangers; arg: struct delivery. Then what each demands. Returns how many may be used. */
+int plan_evaluate(void *arg, struct dns_answers *set);
+unsigned plan_make(struct delivery *d);
+/* Is the session as safe as host h of the delivery demands? */
+bool plan_judge(struct delivery *d, unsigned h, const struct session_facts *f, bool plain, struct tls_verdict *ret, const char **ret_verified);
+
+/* line.c */
+/* A new session for d, which is no longer waiting. */
+void line_start(struct delivery *d);
+/* Over this idle one. */
+void line_use(struct line *l, struct delivery *d);
+/* The message of this line is to end now. */
+void line_abort(struct line *l, const char *why);
+/* Closes an idle one politely, or any at once. l is gone. */
+void line_quit(struct line *l);
+void line_free(struct line *l);
+
+/* queue.c: who may send now. */
+struct queue *queue_new(struct worker *w);
+void queue_free(struct queue *q);
+void queue_add(struct delivery *d);
+/* d is no longer of interest: it waits nowhere, and no line has it. */
+void queue_drop(struct delivery *d);
+/* The session of l begins the transaction of its message. */
+void queue_ready(struct line *l);
+/* The message of l is over; the worst result. */
+void queue_sent(struct line *l, const struct smtp_result *worst);
+enum queue_says { QUEUE_KEPT, QUEUE_YOURS };
+/* The session of l is over, or could not be had (failure; NULL: it just ended). QUEUE_KEPT: its message waits again. The caller frees l. */
+enum queue_says queue_over(struct line *l, const struct smtp_result *failure);
+
+/* log.c */
+void log_results(struct delivery *d);
+/* Where a result came from, in the delivery's memory; l NULL: from nowhere. NULL: memory. */
+const struct relay_where *log_where(struct delivery *d, const struct line *l);
+/* "host=… ip=… tls=… verified=…" */
+const char *log_how(struct delivery *d, const struct line *l);
+
+#endif

@@ -1,0 +1,454 @@
+/* A line: one session and the message it works for. Goes through the addresses of a delivery until every recipient has got an answer or there are
+ * none left (RFC 5321 §5.1): what fails before a host has said anything of a recipient is tried at the next address; a host that says no for
+ * now is followed by the next host; what may have been delivered is not sent again. */
+#include "internet.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static void next(struct line *l);
+static void send_part(struct line *l);
+
+static void on_session(void *arg, struct session *s, enum session_event ev);
+
+/* -- lines */
+
+static struct line *line_new(struct worker *w)
+{
+	struct line *l = calloc(1, sizeof *l);
+	if (!l)
+		return NULL;
+	l->w = w;
+	l->next = w->lines;
+	if (w->lines)
+		w->lines->prev = l;
+	w->lines = l;
+	return l;
+}
+
+static void drop_session(struct line *l, bool polite)
+{
+	struct session *s = l->s;
+	l->s = NULL;
+	if (s && polite)
+		session_quit(s);
+	else
+		session_free(s);
+}
+
+static void unlink_line(struct line *l)
+{
+	if (l->prev)
+		l->prev->next = l->next;
+	else
+		l->w->lines = l->next;
+	if (l->next)
+		l->next->prev = l->prev;
+	free(l->rcpts);
+	free(l->idx);
+	free(l);
+}
+
+void line_free(struct line *l)
+{
+	drop_session(l, false);
+	unlink_line(l);
+}
+
+void line_quit(struct line *l)
+{
+	drop_session(l, true);
+	unlink_line(l);
+}
+
+/* -- results */
+
+/* Is another offer within this attempt harmless and of use? Not where the message may have arrived (RFC 1047). */
+static bool may_go_on(const struct smtp_result *r)
+{
+	return relay_judge(r) == RELAY_RETRY && !r->maybe;
+}
+
+static bool lost(const struct smtp_result *r)
+{
+	return r->outcome == SMTP_OUT_LOST || r->outcome == SMTP_OUT_PROTOCOL;
+}
+
+/* The results of a transaction into the delivery. True: the session can go on. */
+static bool collect(struct line *l)
+{
+	struct delivery *d = l->d;
+	bool alive = true, progress = false;
+	for (size_t i = 0; i < l->part.n_rcpts; i++)
+		progress |= !relay_too_many(&l->part.rcpts[i].result);
+	for (size_t i = 0; i < l->part.n_rcpts; i++) {
+		const struct smtp_result *r = &l->part.rcpts[i].result;
+		uint32_t to = l->idx[i];
+		alive &= !lost(r);
+		d->todo[to] = may_go_on(r);
+		if (relay_too_many(r) && progress)
+			d->asked[to] = false; /* another transaction with the same host */
+		delivery_result(d, to, r, l->where, l->how);
+		if (r->outcome == SMTP_OUT_OK) {
+			unsigned caps = session_facts(l->s)->caps;
+			d->taken = true;
+			d->no_dsn |= !(caps & SMTP_CAP_DSN);
+			d->no_deliver_by |= !(caps & SMTP_CAP_DELIVERBY);
+		}
+	}
+	return alive;
+}
+
+/* The result that says most of the destination: of those that failed the first, else any. */
+static const struct smtp_result *worst(const struct line *l)
+{
+	const struct smtp_result *w = &l->part.rcpts[0].result;
+	for (size_t i = 1; i < l->part.n_rcpts; i++)
+		if (w->outcome == SMTP_OUT_OK && l->part.rcpts[i].result.outcome != SMTP_OUT_OK)
+			w = &l->part.rcpts[i].result;
+	return w;
+}
+
+/* The message is over as far as this session goes. */
+static void finish(struct line *l, bool told)
+{
+	struct delivery *d = l->d;
+	if (told)
+		queue_sent(l, worst(l));
+	l->d = NULL;
+	d->line = NULL;
+	l->sent = l->judged = false;
+	if (l->s)
+		session_for(l->s, NULL);
+	delivery_end(d);
+}
+
+/* No address is left. */
+static void all_failed(struct line *l)
+{
+	struct delivery *d = l->d;
+	bool answered = false;
+	for (size_t i = 0; i < d->m.n_rcpts; i++)
+		answered |= d->m.rcpts[i].result.outcome != SMTP_OUT_NONE;
+	if (answered) { /* some host had its say before the last one failed */
+		finish(l, l->part.n_rcpts > 0);
+		queue_over(l, NULL);
+		line_free(l);
+		return;
+	}
+	if (d->failure.outcome == SMTP_OUT_NONE)
+		delivery_failed_by(d, NULL, SMTP_PHASE_CONNECT, "4.4.1", "no exchanger can be connected to now");
+	enum queue_says says = queue_over(l, &d->failure);
+	l->d = NULL;
+	line_free(l);
+	if (says == QUEUE_KEPT)
+		delivery_reset(d);
+	else {
+		d->line = NULL;
+		delivery_end(d);
+	}
+}
+
+/* -- addresses */
+
+static bool connect_to(struct line *l, const struct route_address *a)
+{
+	struct delivery *d = l->d;
+	const struct plan_host *h = &d->host[a->host];
+	const char *base = h->need.dane && h->dane.base[0] ? h->dane.base : d->route.host[a->host].name;
+	struct session_peer peer = { .helo = d->w->set.helo, .name = base, .tls = h->need.try_tls && !l->plain };
+	l->ip = *a;
+	l->at_host = a->host;
+	inet_ntop(a->n == 4 ? AF_INET : AF_INET6, a->ip, l->ip_text, sizeof l->ip_text);
+	snprintf(l->host, sizeof l->host, "%s", d->route.host[a->host].name);
+	l->where = log_where(d, l);
+	l->verified = "no";
+	l->judged = l->sent = l->stale = l->reused = false;
+	hop_address_set(&peer.to, a->ip, a->n, d->w->set.port);
+	l->s = session_new(&d->w->env, &peer, on_session, l);
+	if (!l->s) {
+		delivery_failed_by(d, l->where, SMTP_PHASE_CONNECT, "4.3.0", "out of memory");
+		return false;
+	}
+	session_for(l->s, d->msg);
+	d->tries++;
+	return true;
+}
+
+static void next(struct line *l)
+{
+	struct delivery *d = l->d;
+	drop_session(l, true);
+	l->plain = false;
+	while (d->at < d->route.n_addresses && d->tries < TRIES_MAX && !d->grace) {
+		const struct route_address *a = &d->route.address[d->at++];
+		if (a->host >= d->n_hosts || d->host[a->host].done || !d->host[a->host].need.usable)
+			continue;
+		if (connect_to(l, a))
+			return;
+	}
+	all_failed(l);
+}
+
+/* Is there another host that may be tried? */
+static bool other_host(const struct delivery *d)
+{
+	for (unsigned i = d->at; i < d->route.n_addresses; i++) {
+		unsigned h = d->route.address[i].host;
+		if (h < d->n_hosts && !d->host[h].done && d->host[h].need.usable)
+			return true;
+	}
+	return false;
+}
+
+/* -- a session's events */
+
+static void judge(struct line *l)
+{
+	struct delivery *d = l->d;
+	struct tls_verdict v;
+	l->judged = true;
+	bool go = plan_judge(d, l->at_host, session_facts(l->s), l->plain, &v, &l->verified);
+	if (go) {
+		l->how = log_how(d, l);
+		queue_ready(l);
+		send_part(l);
+		return;
+	}
+	delivery_failed_by(d, l->where, SMTP_PHASE_STARTTLS, v.status, v.reason);
+	next(l);
+}
+
+/* The host has answered for all it was offered. If the session is not alive, SESSION_OVER follows. */
+static void message_over(struct line *l)
+{
+	struct delivery *d = l->d;
+	bool more = false, replied = false;
+	for (size_t i = 0; i < d->m.n_rcpts; i++) {
+		more |= d->todo[i];
+		replied |= d->todo[i] && !lost(&d->m.rcpts[i].result);
+	}
+	if (replied)
+		d->host[l->at_host].done = true;
+	if (more && !d->grace && d->tries < TRIES_MAX && ++d->offered < HOSTS_SEND_MAX && other_host(d)) {
+		memset(d->asked, 0, d->m.n_rcpts * sizeof *d->asked);
+		next(l);
+		return;
+	}
+	finish(l, true);
+}
+
+static void send_part(struct line *l)
+{
+	struct delivery *d = l->d;
+	const struct smtp_client *engine = session_engine(l->s);
+	size_t n = 0, most = smtp_client_limits(engine).rcpt_max;
+	if (smtp_client_full(engine)) { /* RFC 9422 §4.1: it takes no more over this session */
+		struct route_address a = l->ip;
+		drop_session(l, true);
+		if (!connect_to(l, &a))
+			next(l);
+		return;
+	}
+	if (!l->room) {
+		l->room = d->m.n_rcpts < RCPTS_MAX ? d->m.n_rcpts : RCPTS_MAX;
+		l->rcpts = calloc(l->room, sizeof *l->rcpts);
+		l->idx = calloc(l->room, sizeof *l->idx);
+	}
+	for (size_t i = 0; l->rcpts && l->idx && i < d->m.n_rcpts && n < l->room && (!most || n < most); i++)
+		if (d->todo[i] && !d->asked[i]) {
+			d->asked[i] = true;
+			l->rcpts[n] = d->m.rcpts[i];
+			l->rcpts[n].result = (struct smtp_result){ .outcome = SMTP_OUT_NONE };
+			l->idx[n++] = (uint32_t)i;
+		}
+	if (!n) {
+		if (!l->rcpts || !l->idx)
+			delivery_failed_by(d, l->where, SMTP_PHASE_MAIL, "4.3.0", "out of memory");
+		message_over(l);
+		return;
+	}
+	l->part = d->m;
+	l->part.rcpts = l->rcpts;
+	l->part.n_rcpts = n;
+	l->part.deliver_by -= (l->w->host->mono_ms() - d->loaded_at) / 1000;
+	if (session_send(l->s, &l->part)) {
+		delivery_failed_by(d, l->where, SMTP_PHASE_MAIL, "4.4.2", "the session cannot take a message");
+		next(l);
+		return;
+	}
+	l->sent = true;
+}
+
+/* A kept session that turns out dead before anything of this message was acknowledged is nobody's failure. */
+static bool died_before(const struct line *l)
+{
+	bool all = l->reused && !l->part.mail_accepted;
+	for (size_t i = 0; all && i < l->part.n_rcpts; i++)
+		all = l->part.rcpts[i].result.outcome == SMTP_OUT_LOST;
+	return all;
+}
+
+static void done(struct line *l)
+{
+	struct delivery *d = l->d;
+	l->sent = false;
+	if (died_before(l)) {
+		memset(d->asked, 0, d->m.n_rcpts * sizeof *d->asked);
+		l->stale = true;
+		return;
+	}
+	l->reused = false;
+	bool alive = collect(l), more = false;
+	for (size_t i = 0; i < d->m.n_rcpts; i++)
+		more |= d->todo[i] && !d->asked[i];
+	if (alive && more && !d->grace)
+		return; /* the next transaction, when it is READY */
+	message_over(l);
+}
+
+/* TLS did not come about over this connection: without it, where that may be (RFC 7435), over a new one. */
+static bool without_tls(struct line *l)
+{
+	struct delivery *d = l->d;
+	struct session_facts f = { .starttls = true, .tls_failed = true };
+	struct tls_verdict v;
+	if (!plan_judge(d, l->at_host, &f, true, &v, &l->verified)) {
+		struct smtp_result r = *session_failure(l->s);
+		char text[SMTP_CLIENT_TEXT_MAX];
+		snprintf(text, sizeof text, "%s: %.*s", v.reason, STR_ARG(r.text));
+		delivery_failed_by(d, l->where, SMTP_PHASE_STARTTLS, v.status, text);
+		return false;
+	}
+	if (d->tries >= TRIES_MAX || d->grace)
+		return false;
+	drop_session(l, false);
+	l->plain = true;
+	struct route_address a = l->ip;
+	return connect_to(l, &a);
+}
+
+static void over(struct line *l)
+{
+	struct delivery *d = l->d;
+	if (!d) {
+		queue_over(l, NULL);
+		line_free(l);
+		return;
+	}
+	if (l->stale || (l->reused && !l->judged)) {
+		enum queue_says says = queue_over(l, NULL);
+		l->d = NULL;
+		line_free(l);
+		delivery_reset(d);
+		if (says != QUEUE_KEPT)
+			queue_add(d);
+		return;
+	}
+	const struct smtp_result *failure = session_failure(l->s);
+	if (session_facts(l->s)->tls_failed) {
+		if (without_tls(l))
+			return;
+	} else {
+		delivery_failed(d, failure, l->where);
+	}
+	drop_session(l, false);
+	next(l);
+}
+
+static void on_session(void *arg, struct session *s, enum session_event ev)
+{
+	struct line *l = arg;
+	switch (ev) {
+	case SESSION_READY:
+		if (!l->d) { /* idle: queue.c knows */
+			if (smtp_client_full(session_engine(s))) {
+				queue_over(l, NULL);
+				line_quit(l);
+			}
+			return;
+		}
+		if (l->judged)
+			send_part(l);
+		else
+			judge(l);
+		return;
+	case SESSION_DONE:
+		done(l);
+		return;
+	case SESSION_STALE:
+		if (l->d)
+			return;
+		queue_over(l, NULL);
+		line_quit(l);
+		return;
+	case SESSION_OVER:
+		over(l);
+		return;
+	}
+}
+
+/* -- queue.c's side */
+
+static void take(struct line *l, struct delivery *d)
+{
+	l->d = d;
+	d->line = l;
+	d->began = true;
+	l->tag = d->tag;
+	snprintf(l->domain, sizeof l->domain, "%s", d->domain);
+	free(l->rcpts);
+	free(l->idx);
+	l->rcpts = NULL;
+	l->idx = NULL;
+	l->room = 0;
+	l->part.n_rcpts = 0;
+	d->w->host->in_hand(d->msg);
+}
+
+void line_start(struct delivery *d)
+{
+	struct line *l = line_new(d->w);
+	if (!l) {
+		delivery_failed_by(d, NULL, SMTP_PHASE_CONNECT, "4.3.0", "out of memory");
+		delivery_end(d);
+		return;
+	}
+	take(l, d);
+	next(l);
+}
+
+void line_use(struct line *l, struct delivery *d)
+{
+	unsigned h = 0;
+	take(l, d);
+	while (h < d->n_hosts && strcmp(d->route.host[h].name, l->host) != 0)
+		h++;
+	if (h == d->n_hosts || !d->host[h].need.usable) { /* the exchangers have changed */
+		next(l);
+		return;
+	}
+	l->at_host = h;
+	l->where = log_where(d, l);
+	l->reused = true;
+	l->judged = l->sent = l->stale = false;
+	session_for(l->s, d->msg);
+	if (session_is_ready(l->s))
+		judge(l);
+}
+
+void line_abort(struct line *l, const char *why)
+{
+	struct delivery *d = l->d;
+	if (l->sent) { /* its results come from the engine, and tell how far things had come */
+		session_give_up(l->s, why);
+		return;
+	}
+	delivery_failed_by(d, l->where, SMTP_PHASE_CONNECT, "4.4.2", why);
+	queue_over(l, NULL);
+	l->d = NULL;
+	d->line = NULL;
+	line_free(l);
+	delivery_end(d);
+}

@@ -1,0 +1,50 @@
+/* Log lines of deliveries: one per recipient and outcome, with what an operator asks first. */
+#include "internet.h"
+
+#include "say.h"
+
+#include <stdio.h>
+
+enum { LOG_RCPTS_MAX = 20 }; /* recipients of one message that get a line */
+
+const struct relay_where *log_where(struct delivery *d, const struct line *l)
+{
+	struct relay_where *w = arena_alloc(d->a, sizeof *w);
+	if (!w)
+		return NULL;
+	if (!l) {
+		w->hop = d->domain;
+		return w;
+	}
+	w->hop = l->host[0] ? arena_printf(d->a, "%s[%s]:%u", l->host, l->ip_text, d->w->set.port)
+			    : arena_printf(d->a, "[%s]:%u", l->ip_text, d->w->set.port);
+	w->remote_mta = l->host[0] ? arena_printf(d->a, "%s", l->host)
+				   : arena_printf(d->a, l->ip.n == 16 ? "[IPv6:%s]" : "[%s]", l->ip_text);
+	return w->hop ? w : NULL;
+}
+
+const char *log_how(struct delivery *d, const struct line *l)
+{
+	const struct session_facts *f = session_facts(l->s);
+	return arena_printf(d->a, "host=%s ip=%s port=%u tls=\"%s\" verified=%s reused=%s", l->host[0] ? l->host : "-", l->ip_text, d->w->set.port,
+	    f->tls_text, l->verified, l->reused ? "yes" : "no");
+}
+
+void log_results(struct delivery *d)
+{
+	struct buf b = BUF_INIT(4096);
+	for (size_t i = 0; i < d->m.n_rcpts && i < LOG_RCPTS_MAX; i++) {
+		const struct smtp_client_rcpt *to = &d->m.rcpts[i];
+		const struct smtp_result *r = &to->result;
+		enum relay_verdict v = relay_judge(r);
+		buf_reset(&b);
+		buf_addf(&b, "%s to=<%.*s> %s phase=%s code=%u status=%s reply=\"%.*s\"%s",
+		    v == RELAY_OK ? "relayed" : v == RELAY_RETRY ? "deferred" : "refused", STR_ARG(to->address),
+		    d->how[i] ? d->how[i] : "host=-", smtp_phase_name(r->phase), r->code, r->status[0] ? r->status : "-",
+		    STR_ARG(r->text), r->maybe ? " maybe_delivered=yes" : "");
+		d->w->host->log(d->msg, v == RELAY_OK ? PEPSI_LOG_INFO : PEPSI_LOG_WARN, buf_z(&b));
+	}
+	buf_free(&b);
+	if (d->m.n_rcpts > LOG_RCPTS_MAX)
+		say(d->w->host, d->msg, PEPSI_LOG_INFO, "and %zu more recipients", d->m.n_rcpts - LOG_RCPTS_MAX);
+}

@@ -1,0 +1,82 @@
+/* What each exchanger of a delivery demands (proto/relay/tls.h): TLSA records, MTA-STS, the operator, the message; and whether a session meets it. */
+#include "internet.h"
+
+int plan_evaluate(void *arg, struct dns_answers *set)
+{
+	struct delivery *d = arg;
+	bool more = false;
+	for (unsigned i = 0; i < d->n_hosts; i++) {
+		struct dane_lookup *l = &d->host[i].dane;
+		if (d->route.host[i].state != ROUTE_HOST_USED || !d->route.host[i].name[0])
+			continue; /* an address literal has no TLSA records */
+		*l = (struct dane_lookup){ .host = str_from(d->route.host[i].name), .port = d->w->set.port, .ipv4 = d->w->set.ipv4,
+			.ipv6 = d->w->set.ipv6 };
+		more |= dane_evaluate(l, set) == DNS_MORE;
+	}
+	return more ? DNS_MORE : DNS_DONE;
+}
+
+static uint64_t mix(uint64_t h, const void *p, size_t n)
+{
+	const unsigned char *c = p;
+	for (size_t i = 0; i < n; i++)
+		h = (h ^ c[i]) * UINT64_C(0x100000001b3);
+	return h;
+}
+
+/* A session that was made under other demands is not this message's: what was checked of the other side may differ. */
+static uint64_t tag_of(const struct delivery *d)
+{
+	uint64_t h = UINT64_C(0xcbf29ce484222325);
+	bool own = false;
+	for (unsigned i = 0; i < d->n_hosts; i++) {
+		const struct tls_need *n = &d->host[i].need;
+		const struct dane_lookup *l = &d->host[i].dane;
+		unsigned char bits = (unsigned char)(n->usable | n->try_tls << 1 | n->encrypt << 2 | n->dane << 3 | n->pkix << 4 |
+						     n->requiretls << 5);
+		h = mix(h, &bits, 1);
+		own |= n->dane || n->pkix;
+		for (size_t k = 0; n->dane && k < l->tlsa->n_rr; k++)
+			h = mix(h, l->tlsa->rr[k].data.p, l->tlsa->rr[k].data.n);
+	}
+	return own ? mix(h, d->domain, strlen(d->domain)) : h; /* reference names and policies are the domain's */
+}
+
+unsigned plan_make(struct delivery *d)
+{
+	unsigned usable = 0;
+	enum tls_operator site = settings_tls(&d->w->set, d->route.name);
+	for (unsigned i = 0; i < d->n_hosts; i++) {
+		struct plan_host *h = &d->host[i];
+		h->rules = (struct tls_rules){ .site = site, .dane = d->w->set.dane ? h->dane.status : DANE_NONE, .mx_secure = d->route.mx_secure,
+			.requiretls = d->m.require_tls, .optional = d->optional };
+		tls_need(&h->rules, &h->need);
+		usable += d->route.host[i].state == ROUTE_HOST_USED && h->need.usable;
+	}
+	d->tag = tag_of(d);
+	return usable;
+}
+
+static bool look(struct delivery *d, unsigned i, const struct session_facts *f, enum dane_verdict *ret)
+{
+	const struct plan_host *h = &d->host[i];
+	const struct route_host *host = &d->route.host[i];
+	struct dane_check c = { .rr = h->dane.tlsa->rr, .n_rr = h->dane.tlsa->n_rr, .chain = f->chain,
+		.now = d->w->host->now_us() / 1000000 };
+	c.n_names = dane_names(&h->dane, host->name, d->route.name, d->route.canonical, d->route.mx_secure, c.name);
+	bool ok = dane_check(&c);
+	*ret = c.verdict;
+	return ok;
+}
+
+bool plan_judge(struct delivery *d, unsigned i, const struct session_facts *f, bool plain, struct tls_verdict *ret, const char **ret_verified)
+{
+	struct plan_host *h = &d->host[i];
+	/* over a second connection without TLS what the first one offered still counts */
+	struct tls_seen seen = { .starttls = f->starttls || plain, .tls = f->tls, .requiretls = f->tls && (f->caps & SMTP_CAP_REQUIRETLS),
+		.dane = DANE_NO_CERT, .pkix_error = f->pkix_error };
+	bool dane = f->tls && h->need.dane_look && look(d, i, f, &seen.dane);
+	tls_judge(&h->rules, &h->need, &seen, ret);
+	*ret_verified = !f->tls ? "no" : dane ? "dane" : f->pkix_error != 0 ? "no" : h->rules.sts == STS_ENFORCE ? "mta-sts" : "pkix";
+	return ret->go;
+}

@@ -1,0 +1,207 @@
+/* The stage's options: how they are validated, and read once per worker. No I/O but a look at our own interfaces. The table is in internet.c. */
+#include "internet.h"
+
+#include "say.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static bool given(const char *s)
+{
+	return s && *s;
+}
+
+static bool helo_ok(const char *s)
+{
+	size_t n = strlen(s);
+	for (size_t i = 0; i < n; i++)
+		if ((unsigned char)s[i] <= 32 || (unsigned char)s[i] > 126)
+			return false;
+	return n && n <= 255;
+}
+
+/* "example.org *.example.org require" into sites (NULL: only checked). 0, or -1 with the reason. */
+static int add_policy(struct settings *s, const char *value, struct buf *why)
+{
+	struct str all = str_trim(str_from(value)), rest, word;
+	size_t cut = all.n, n = 0;
+	enum tls_operator policy;
+	while (cut && all.p[cut - 1] != ' ' && all.p[cut - 1] != '\t')
+		cut--;
+	if (tls_operator_parse(str_skip(all, cut), &policy)) {
+		buf_addf(why, "\"%.*s\" is no policy: none, may, require or dane", STR_ARG(str_skip(all, cut)));
+		return -1;
+	}
+	rest = str_n(all.p, cut);
+	while (str_word(&rest, " \t", &word)) {
+		struct pattern p;
+		if (pattern_parse(word, &p) || p.kind == PATTERN_ADDRESS || p.kind == PATTERN_LOCAL) {
+			buf_addf(why, "\"%.*s\" is none of domain, *.domain and *", STR_ARG(word));
+			return -1;
+		}
+		n++;
+		if (!s)
+			continue;
+		struct tls_site *more = s->n_site < POLICIES_MAX ? realloc(s->site, (s->n_site + 1) * sizeof *more) : NULL;
+		if (!more) {
+			buf_addz(why, "too many domains, or out of memory");
+			return -1;
+		}
+		s->site = more;
+		more[s->n_site++] = (struct tls_site){ p, policy };
+	}
+	if (!n)
+		buf_addz(why, "no domain stands before the policy");
+	return n ? 0 : -1;
+}
+
+static int add_address(struct settings *s, struct str word)
+{
+	struct route_own o = { .n = 4 };
+	char text[64];
+	if (word.n >= sizeof text)
+		return -1;
+	snprintf(text, sizeof text, "%.*s", STR_ARG(word));
+	if (inet_pton(AF_INET, text, o.ip) != 1) {
+		o.n = 16;
+		if (inet_pton(AF_INET6, text, o.ip) != 1)
+			return -1;
+	}
+	if (s && s->n_own_ip < OWN_MAX)
+		s->own_ip[s->n_own_ip++] = o;
+	return 0;
+}
+
+int32_t settings_validate(const struct pepsi_host *host, const struct pepsi_conf *conf, struct pepsi_report *report)
+{
+	const char *helo = host->conf_str(conf, "HELO"), *name, *value;
+	struct str rest = str_from(host->conf_str(conf, "OWN_ADDRESSES")), word;
+	if (given(helo) && !helo_ok(helo))
+		host->report(report, "HELO", "only printable ASCII without blanks can be sent");
+	for (size_t i = 0; host->conf_multi(conf, "TLS_POLICY_*", i, &name, &value) == PEPSI_OK; i++) {
+		struct buf why = BUF_INIT(1024);
+		if (add_policy(NULL, value, &why))
+			host->report(report, name, buf_z(&why));
+		buf_free(&why);
+	}
+	while (str_word(&rest, " \t", &word))
+		if (add_address(NULL, word))
+			fault(host, report, "OWN_ADDRESSES", "\"%.*s\" is no IPv4 or IPv6 address", STR_ARG(word));
+	if (host->conf_int(conf, "RETRY_MIN") > host->conf_int(conf, "RETRY_MAX"))
+		host->report(report, "RETRY_MAX", "is shorter than RETRY_MIN");
+	return PEPSI_OK;
+}
+
+static int add_name(struct settings *s, struct str name)
+{
+	if (!name.n || s->n_own == OWN_MAX)
+		return 0;
+	char *copy = str_dupz(name);
+	if (!copy)
+		return -1;
+	s->own[s->n_own++] = str_from(copy);
+	return 0;
+}
+
+/* Loopback is not ours in this sense: where ALLOW_LOOPBACK is on, next hops are there. */
+static void own_interfaces(struct settings *s)
+{
+	struct ifaddrs *list = NULL;
+	if (getifaddrs(&list))
+		return;
+	for (struct ifaddrs *i = list; i && s->n_own_ip < OWN_MAX; i = i->ifa_next) {
+		struct route_own o = { 0 };
+		if (i->ifa_addr && i->ifa_addr->sa_family == AF_INET) {
+			struct sockaddr_in in;
+			memcpy(&in, i->ifa_addr, sizeof in);
+			memcpy(o.ip, &in.sin_addr, o.n = 4);
+		} else if (i->ifa_addr && i->ifa_addr->sa_family == AF_INET6) {
+			struct sockaddr_in6 in;
+			memcpy(&in, i->ifa_addr, sizeof in);
+			memcpy(o.ip, &in.sin6_addr, o.n = 16);
+		}
+		if (o.n && route_address_ok(o.ip, o.n))
+			s->own_ip[s->n_own_ip++] = o;
+	}
+	freeifaddrs(list);
+}
+
+static int64_t ms(const struct pepsi_host *host, const struct pepsi_conf *conf, const char *option)
+{
+	return host->conf_int(conf, option) * 1000;
+}
+
+int settings_read(struct settings *s, const struct pepsi_host *host, const struct pepsi_conf *conf, struct buf *why)
+{
+	const char *helo = host->conf_str(conf, "HELO"), *global = host->conf_global(conf, "pepsi", "HOSTNAME");
+	const char *family = host->conf_str(conf, "FAMILY"), *ca, *name, *value;
+	struct str rest, word;
+	if (!given(helo))
+		helo = given(global) ? global : "localhost";
+	if (!helo_ok(helo)) {
+		buf_addz(why, "HELO: only printable ASCII without blanks can be sent");
+		return -1;
+	}
+	snprintf(s->helo, sizeof s->helo, "%s", helo);
+	bool memory = add_name(s, str_from(s->helo)) == 0 && (!given(global) || add_name(s, str_from(global)) == 0);
+	rest = str_from(host->conf_str(conf, "OWN_NAMES"));
+	while (memory && str_word(&rest, " \t", &word))
+		memory = add_name(s, word) == 0;
+	rest = str_from(host->conf_str(conf, "OWN_ADDRESSES"));
+	while (str_word(&rest, " \t", &word))
+		if (add_address(s, word)) {
+			buf_addf(why, "OWN_ADDRESSES: \"%.*s\" is no IPv4 or IPv6 address", STR_ARG(word));
+			return -1;
+		}
+	own_interfaces(s);
+	s->ipv4 = !family || strcmp(family, "ipv6") != 0;
+	s->ipv6 = !family || strcmp(family, "ipv4") != 0;
+	s->port = (unsigned)host->conf_int(conf, "PORT");
+	s->local_ok = host->conf_int(conf, "ALLOW_LOOPBACK");
+	s->dane = host->conf_int(conf, "DANE");
+	s->tls = TLS_MAY;
+	if ((value = host->conf_str(conf, "TLS")) && tls_operator_parse(str_from(value), &s->tls)) {
+		buf_addf(why, "TLS = %s is not available", value);
+		return -1;
+	}
+	for (size_t i = 0; host->conf_multi(conf, "TLS_POLICY_*", i, &name, &value) == PEPSI_OK; i++)
+		if (add_policy(s, value, why))
+			return -1;
+	ca = host->conf_str(conf, "TLS_CA_FILE");
+	if (given(ca) && !(s->ca_file = strdup(ca)))
+		memory = false;
+	s->times = (struct session_times){ .connect = ms(host, conf, "CONNECT_TIMEOUT"), .greeting = ms(host, conf, "GREETING_TIMEOUT"),
+		.command = ms(host, conf, "COMMAND_TIMEOUT"), .block = ms(host, conf, "DATA_TIMEOUT"), .dot = ms(host, conf, "DOT_TIMEOUT"),
+		.idle = ms(host, conf, "IDLE_TIMEOUT"), .whole = ms(host, conf, "WHOLE_TIMEOUT") };
+	if (!memory || !(s->stage = strdup(host->conf_stage_name(conf)))) {
+		buf_addz(why, "out of memory");
+		return -1;
+	}
+	s->policy = (struct relay_policy){ .retry_min = host->conf_int(conf, "RETRY_MIN"), .retry_max = host->conf_int(conf, "RETRY_MAX"),
+		.delay_warning = host->conf_int(conf, "DELAY_WARNING"), .stage = s->stage };
+	return 0;
+}
+
+void settings_done(struct settings *s)
+{
+	for (size_t i = 0; i < s->n_own; i++)
+		free((void *)(uintptr_t)s->own[i].p);
+	s->n_own = 0;
+	free(s->site);
+	free(s->ca_file);
+	free(s->stage);
+	s->site = NULL;
+	s->ca_file = s->stage = NULL;
+}
+
+enum tls_operator settings_tls(const struct settings *s, const char *domain)
+{
+	struct pattern_address a = { .local = "" };
+	snprintf(a.domain, sizeof a.domain, "%s", domain);
+	for (size_t i = 0; i < s->n_site; i++)
+		if (pattern_match(&s->site[i].p, &a))
+			return s->site[i].policy;
+	return s->tls;
+}

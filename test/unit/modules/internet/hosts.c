@@ -1,0 +1,160 @@
+/* Which exchanger: routes that are none, the next one when one fails, what counts of what they said. */
+#include "site.h"
+
+#include <string.h>
+
+void test_internet_no_route(void **state)
+{
+	static const char *const zone[] = { "null.example MX 0 .", "later.example MX tempfail", "loop.example MX 10 us.example",
+		"us.example A 127.0.0.9", "nothing.example TXT hello", NULL };
+	static const struct {
+		const char *rcpt, *says;
+	} cases[] = {
+		{ "x@null.example", "reroute bounce {\"bounce\":{\"failed_recipient\":\"x@null.example\",\"diagnostic\":\"the domain takes no mail (null MX)\","
+				    "\"enhanced_status\":\"5.1.10\"" },
+		{ "x@later.example", "pause " },
+		{ "x@loop.example", "\"enhanced_status\":\"5.4.6\"" },
+		{ "x@nothing.example", "reroute bounce" },
+		{ "x@nowhere.example", "reroute bounce" },
+		{ "x@[192.0.2.256]", "\"enhanced_status\":\"5.1.2\"" },
+		{ "postmaster", "\"enhanced_status\":\"5.1.2\"" },
+	};
+	struct site s;
+	(void)state;
+	site_open(&s, zone, false, NULL);
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct pepsi_msg m = site_message(cases[i].rcpt);
+		site_deliver(&s, &m);
+		site_says(&m, cases[i].says);
+		site_done(&m);
+	}
+	site_close(&s);
+}
+
+#define TWO "example.org MX 10 mx1.example.org", "example.org MX 20 mx2.example.org", "mx1.example.org A 127.0.0.2", "mx2.example.org A 127.0.0.3"
+static const char *const two[] = { TWO, NULL };
+
+/* Whatever fails before a recipient is answered for leads to the next. */
+void test_internet_next_host(void **state)
+{
+	static const char *const greeting[] = { "!421 4.3.2 busy\r\n", "~", NULL };
+	static const char *const closed[] = { NULL };
+	static const char *const refused[] = { "!554 5.7.1 not you\r\n", "~", NULL };
+	static const char *const within[] = { EHLO, ENVELOPE, NULL };
+	static const char *const garbage[] = { "!hello\r\n", "~", NULL };
+	static const char *const *const first[] = { greeting, closed, refused, within, garbage };
+	static const char *const second[] = { EHLO, TAKE, "~", NULL };
+	(void)state;
+	for (size_t i = 0; i < sizeof first / sizeof *first; i++) {
+		struct site s;
+		struct peer p[2];
+		struct pepsi_msg m = site_message("x@example.org");
+		peer_start(&p[0], "127.0.0.2", first[i]);
+		peer_start(&p[1], "127.0.0.3", second);
+		site_open(&s, two, false, NULL);
+		site_deliver(&s, &m);
+		assert_string_equal(m.calls.p, "complete_success [all] dsn_here 1\ncomplete 0\n");
+		site_logs(&m, "host=mx2.example.org ip=127.0.0.3");
+		site_close(&s);
+		peer_end(&p[0]);
+		peer_end(&p[1]);
+		site_done(&m);
+	}
+}
+
+/* Nobody listens at the first address of the host: connection refused. */
+void test_internet_next_address(void **state)
+{
+	static const char *const zone[] = { "example.org MX 10 mx1.example.org", "mx1.example.org A 127.0.0.2", "mx1.example.org A 127.0.0.4", NULL };
+	static const char *const script[] = { EHLO, TAKE, "~", NULL };
+	struct site s;
+	struct peer p;
+	struct pepsi_msg m = site_message("x@example.org");
+	(void)state;
+	peer_start(&p, "127.0.0.4", script);
+	site_open(&s, zone, false, NULL);
+	site_deliver(&s, &m);
+	assert_string_equal(m.calls.p, "complete_success [all] dsn_here 1\ncomplete 0\n");
+	site_close(&s);
+	peer_end(&p);
+	site_done(&m);
+}
+
+/* 4xx of a recipient: the second exchanger may take it; what the first took is not sent again. */
+void test_internet_says_no_for_now(void **state)
+{
+	static const char *const first[] = { EHLO, "?MAIL FROM:<a@b.example>\r\nRCPT TO:<x@example.org>\r\nRCPT TO:<y@example.org>\r\nDATA\r\n",
+		"!250 ok\r\n450 4.7.1 greylisted\r\n250 ok\r\n354 go\r\n", CONTENT, "!250 ok\r\n", QUIT, NULL };
+	static const char *const second[] = { EHLO, TAKE, "~", NULL };
+	struct site s;
+	struct peer p[2];
+	struct pepsi_msg m = site_message("x@example.org y@example.org");
+	(void)state;
+	peer_start(&p[0], "127.0.0.2", first);
+	peer_start(&p[1], "127.0.0.3", second);
+	site_open(&s, two, false, NULL);
+	site_deliver(&s, &m);
+	assert_string_equal(m.calls.p, "complete_success [all] dsn_here 1\ncomplete 0\n");
+	site_logs(&m, "relayed to=<x@example.org> host=mx2.example.org");
+	site_logs(&m, "relayed to=<y@example.org> host=mx1.example.org");
+	site_close(&s);
+	peer_end(&p[0]);
+	peer_end(&p[1]);
+	site_done(&m);
+}
+
+/* 5xx of a recipient is final, whoever says it. */
+void test_internet_final(void **state)
+{
+	static const char *const first[] = { EHLO, ENVELOPE, "!250 ok\r\n550 5.1.1 nobody\r\n503 no\r\n", "~", NULL };
+	static const char *const never[] = { NULL };
+	struct site s;
+	struct peer p[2];
+	struct pepsi_msg m = site_message("x@example.org");
+	(void)state;
+	peer_start(&p[0], "127.0.0.2", first);
+	peer_start(&p[1], "127.0.0.3", never);
+	site_open(&s, two, false, NULL);
+	site_deliver(&s, &m);
+	site_says(&m, "reroute bounce {\"bounce\":{\"failed_recipient\":\"x@example.org\",\"diagnostic\":\"550 5.1.1 nobody\",\"remote_mta\":\"mx1.example.org\"");
+	site_close(&s);
+	peer_kill(&p[0]);
+	peer_kill(&p[1]);
+	site_done(&m);
+}
+
+void test_internet_all_down(void **state)
+{
+	struct site s;
+	struct pepsi_msg m = site_message("x@example.org");
+	(void)state;
+	site_open(&s, two, false, NULL);
+	site_deliver(&s, &m);
+	site_says(&m, "pause ");
+	site_says(&m, "{\"attempts\":1,\"last_error\":\"mx2.example.org[127.0.0.3]:");
+	site_says(&m, "Connection refused\"}");
+	m.lifetime_left = -1;
+	site_deliver(&s, &m);
+	site_says(&m, "\"enhanced_status\":\"4.4.7\"");
+	site_close(&s);
+	site_done(&m);
+}
+
+void test_internet_literal(void **state)
+{
+	static const char *const script[] = { EHLO, "?MAIL FROM:<a@b.example>\r\nRCPT TO:<x@[127.0.0.2]>\r\nDATA\r\n",
+		"!250 ok\r\n250 ok\r\n354 go\r\n", CONTENT, "!250 ok\r\n", "~", NULL };
+	struct site s;
+	struct peer p;
+	struct pepsi_msg m = site_message("x@[127.0.0.2]");
+	(void)state;
+	peer_start(&p, "127.0.0.2", script);
+	site_open(&s, NULL, false, NULL);
+	site_deliver(&s, &m);
+	site_says(&m, "complete_success");
+	assert_int_equal(fake_loop_questions(), 0);
+	site_logs(&m, "host=- ip=127.0.0.2");
+	site_close(&s);
+	peer_end(&p);
+	site_done(&m);
+}

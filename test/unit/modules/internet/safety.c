@@ -1,0 +1,186 @@
+/* TLS: where it may be, must be, and must not be lost. */
+#include "site.h"
+
+#include <string.h>
+
+#define ZONE "example.org MX 10 mx1.example.org", "mx1.example.org A 127.0.0.2"
+static const char *const plain_zone[] = { ZONE, NULL };
+
+void test_internet_tls(void **state)
+{
+	static const char *const script[] = { EHLO_TLS, TLS, TAKE, "~", NULL };
+	struct site s;
+	struct peer p;
+	char more[200];
+	struct pepsi_msg m = site_message("x@example.org");
+	(void)state;
+	peer_start(&p, "127.0.0.2", script);
+	snprintf(more, sizeof more, "TLS_CA_FILE=%s\n", peer_ca());
+	site_open(&s, plain_zone, false, more);
+	site_deliver(&s, &m);
+	assert_string_equal(m.calls.p, "complete_success [all] dsn_here 1\ncomplete 0\n");
+	site_logs(&m, "tls=\"TLSv1.3 ");
+	site_logs(&m, "verified=pkix");
+	site_close(&s);
+	peer_end(&p);
+	site_done(&m);
+}
+
+/* The handshake fails: over a new connection without TLS, where nobody asks for more (RFC 7435). */
+void test_internet_tls_fails(void **state)
+{
+	static const char *const script[] = { EHLO_TLS, "!220 go\r\n", "!nonsense, no TLS at all\r\n", "-", "!220 p\r\n", "?EHLO us.example\r\n",
+		"!250-p\r\n250-PIPELINING\r\n250 STARTTLS\r\n", TAKE, "~", NULL };
+	struct site s;
+	struct peer p;
+	struct pepsi_msg m = site_message("x@example.org");
+	(void)state;
+	peer_start(&p, "127.0.0.2", script);
+	site_open(&s, plain_zone, false, NULL);
+	site_deliver(&s, &m);
+	assert_string_equal(m.calls.p, "complete_success [all] dsn_here 1\ncomplete 0\n");
+	site_logs(&m, "tls=\"\" verified=no");
+	site_close(&s);
+	peer_end(&p);
+	site_done(&m);
+}
+
+/* Never without it where the operator says so: not offered, refused, broken. */
+void test_internet_tls_required(void **state)
+{
+	static const char *const none[] = { EHLO, QUIT, NULL };
+	static const char *const refused[] = { EHLO_TLS, "!454 4.7.0 not now\r\n", QUIT, NULL };
+	static const char *const broken[] = { EHLO_TLS, "!220 go\r\n", "!nonsense, no TLS at all\r\n", "~", NULL };
+	static const struct {
+		const char *const *script;
+		const char *says;
+	} cases[] = { { none, "the host does not offer it" }, { refused, "the handshake failed" }, { broken, "the handshake failed: TLS handshake" } };
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct site s;
+		struct peer p;
+		struct pepsi_msg m = site_message("x@example.org");
+		peer_start(&p, "127.0.0.2", cases[i].script);
+		site_open(&s, plain_zone, false, "TLS_POLICY_1=other.example may\nTLS_POLICY_2=example.org *.example.org require\n");
+		site_deliver(&s, &m);
+		site_says(&m, "pause ");
+		site_says(&m, cases[i].says);
+		fake_loop_idle(200);
+		site_close(&s);
+		peer_end(&p);
+		site_done(&m);
+	}
+}
+
+void test_internet_dane(void **state)
+{
+	static const char *const script[] = { EHLO_TLS, TLS, TAKE, TAKE, "~", NULL };
+	char tlsa[200];
+	const char *zone[] = { ZONE, tlsa, NULL };
+	struct site s;
+	struct peer p;
+	(void)state;
+	peer_start(&p, "127.0.0.2", script);
+	snprintf(tlsa, sizeof tlsa, "_%u._tcp.mx1.example.org TLSA 3 1 1 %s", peer_port(), peer_spki());
+	site_open(&s, zone, true, NULL);
+	for (int i = 0; i < 2; i++) {
+		struct pepsi_msg m = site_message("x@example.org");
+		site_deliver(&s, &m);
+		assert_string_equal(m.calls.p, "complete_success [all] dsn_here 1\ncomplete 0\n");
+		site_logs(&m, "verified=dane");
+		site_logs(&m, i ? "reused=yes" : "reused=no");
+		site_done(&m);
+	}
+	site_close(&s);
+	peer_end(&p);
+}
+
+void test_internet_dane_wrong(void **state)
+{
+	static const char *const script[] = { EHLO_TLS, TLS, QUIT, NULL };
+	static const char *const offers_none[] = { EHLO, QUIT, NULL };
+	char tlsa[200];
+	const char *zone[] = { ZONE, tlsa, NULL };
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct site s;
+		struct peer p;
+		struct pepsi_msg m = site_message("x@example.org");
+		peer_start(&p, "127.0.0.2", i ? offers_none : script);
+		snprintf(tlsa, sizeof tlsa, "_%u._tcp.mx1.example.org TLSA 3 1 1 %064d", peer_port(), 7);
+		site_open(&s, zone, true, "TLS=none\n"); /* the operator's word is no match for it */
+		site_deliver(&s, &m);
+		site_says(&m, "pause ");
+		site_says(&m, i ? "TLS is a must there" : "does not match its TLSA records (DANE)");
+		fake_loop_idle(200);
+		site_close(&s);
+		peer_end(&p);
+		site_done(&m);
+	}
+}
+
+/* TLSA records that cannot be had: not connected to; with the sender's "TLS-Required: No" it is. */
+void test_internet_dane_unknown(void **state)
+{
+	static const char *const script[] = { EHLO, "?MAIL FROM:<a@b.example>\r\nRCPT TO:<x@example.org>\r\nDATA\r\n",
+		"!250 ok\r\n250 ok\r\n354 go\r\n", "=.", "!250 ok\r\n", "~", NULL };
+	char tlsa[200];
+	const char *zone[] = { ZONE, tlsa, NULL };
+	struct site s;
+	struct peer p;
+	struct pepsi_msg m = site_message("x@example.org");
+	(void)state;
+	peer_start(&p, "127.0.0.2", script);
+	snprintf(tlsa, sizeof tlsa, "_%u._tcp.mx1.example.org TLSA tempfail", peer_port());
+	site_open(&s, zone, true, NULL);
+	site_deliver(&s, &m);
+	site_says(&m, "pause ");
+	site_says(&m, "cannot be looked up");
+	site_done(&m);
+	m = site_message("x@example.org");
+	m.headers = (struct pepsi_str){ "TLS-Required: No\r\n", 18 };
+	site_deliver(&s, &m);
+	site_says(&m, "complete_success");
+	site_close(&s);
+	peer_end(&p);
+	site_done(&m);
+}
+
+/* What a man in the middle puts behind the reply to STARTTLS is not heard within TLS. */
+void test_internet_injected(void **state)
+{
+	static const char *const script[] = { "!220 p\r\n", "?EHLO us.example\r\n", "!250-p\r\n250 STARTTLS\r\n", "?STARTTLS\r\n",
+		"!220 go\r\n250-injected\r\n250 PIPELINING\r\n", "~", NULL };
+	struct site s;
+	struct peer p;
+	struct pepsi_msg m = site_message("x@example.org");
+	(void)state;
+	peer_start(&p, "127.0.0.2", script);
+	site_open(&s, plain_zone, false, "TLS=require\nGREETING_TIMEOUT=1 s\n");
+	site_deliver(&s, &m);
+	site_says(&m, "pause ");
+	assert_null(strstr(m.calls.p, "injected"));
+	site_close(&s);
+	peer_end(&p);
+	site_done(&m);
+}
+
+void test_internet_options(void **state)
+{
+	const struct pepsi_stage *st = &pepsi_stage_descriptor;
+	struct pepsi_conf c = { .stage = "out", .hostname = "us.example", .options = st->options, .n_options = st->n_options,
+		.text = "HELO=a b\nTLS_POLICY_1=example.org\nTLS_POLICY_2=x@example.org may\nTLS_POLICY_3=may\nTLS_POLICY_4=*.example.org * require\n"
+			"OWN_ADDRESSES=192.0.2.1 mail.example\nRETRY_MIN=2 h\n" };
+	struct pepsi_report r = { .text = BUF_INIT(10000) };
+	(void)state;
+	fake_loop_begin(NULL, false);
+	assert_int_equal(st->validate(&fake_loop_host, &c, &r), PEPSI_OK);
+	assert_non_null(strstr(r.text.p, "HELO: only printable ASCII"));
+	assert_non_null(strstr(r.text.p, "TLS_POLICY_1: \"example.org\" is no policy"));
+	assert_non_null(strstr(r.text.p, "TLS_POLICY_2: \"x@example.org\" is none of"));
+	assert_non_null(strstr(r.text.p, "TLS_POLICY_3: no domain stands before the policy"));
+	assert_null(strstr(r.text.p, "TLS_POLICY_4"));
+	assert_non_null(strstr(r.text.p, "OWN_ADDRESSES: \"mail.example\" is no"));
+	assert_non_null(strstr(r.text.p, "RETRY_MAX: is shorter"));
+	buf_free(&r.text);
+}
