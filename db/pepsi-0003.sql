@@ -117,3 +117,21 @@ CREATE TABLE pepsi.queue_rule (
 -- Rows that are held, by the rule that holds them ('0': by hand). Cut short: a key can be edited by hand and must not refuse a row.
 CREATE INDEX workqueue_held ON pepsi.workqueue (left(state #>> '{held,rule}', 20))
     WHERE status = 'paused' AND (state #>> '{held,rule}') IS NOT NULL;
+
+-- ---------------------------------------------------------------------------------------------- suppression
+
+-- Recipients that mail is not sent to: learnt from what receiving servers said of the address, or put here by an operator. For
+-- pepsi-stage-suppression; nobody has a privilege on the table. Personal data: a row goes when it expires.
+CREATE TABLE pepsi.suppression (
+    recipient  text PRIMARY KEY CHECK (octet_length(recipient) BETWEEN 3 AND 320 AND recipient = lower(recipient COLLATE "C")),
+    class      text NOT NULL CHECK (class IN ('hard', 'complaint', 'manual', 'allow')), -- allow: never suppressed, and nothing is learnt
+    status     text NOT NULL DEFAULT '' CHECK (octet_length(status) <= 16),   -- of the reply, RFC 3463
+    reply      text NOT NULL DEFAULT '' CHECK (octet_length(reply) <= 2000),  -- what the other side said, or the operator's reason
+    source_id  bigint,                            -- the message that it was learnt from
+    created_at timestamptz NOT NULL DEFAULT now(),
+    expires_at timestamptz,                       -- null: without end, only what an operator put here
+    hits       bigint NOT NULL DEFAULT 0,         -- messages that were not sent
+    hit_at     timestamptz,
+    CHECK (class <> 'hard' OR expires_at IS NOT NULL)
+);
+CREATE INDEX suppression_expires_at ON pepsi.suppression (expires_at) WHERE expires_at IS NOT NULL;

@@ -1842,3 +1842,61 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
         (SELECT count(*) FROM pepsi.destination_security WHERE told IS NOT NULL),
         (SELECT count(*) FROM pepsi.dns_address WHERE failures > 0 AND until_at > now() - interval '1 hour')]
 $$;
+
+-- ---------------------------------------------------------------------------------------------- suppression
+
+-- Which of these recipients (lower case) are suppressed now, by their place in the list (from 1), and why. Each counts as a message not sent.
+CREATE FUNCTION pepsi.suppression_lookup(p_rcpts text[]) RETURNS TABLE (nth integer, class text, status text, reply text, since text)
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    UPDATE pepsi.suppression s SET hits = s.hits + 1, hit_at = now() FROM unnest(p_rcpts) WITH ORDINALITY u(r, o)
+    WHERE s.recipient = u.r AND s.class <> 'allow' AND (s.expires_at IS NULL OR s.expires_at > now())
+    RETURNING u.o::integer, s.class, s.status, s.reply, pepsi.iso(s.created_at)
+$$;
+
+-- What receiving servers said of recipients, as parallel arrays: suppressed for p_seconds. What an operator put there stays as it is. At most p_most
+-- rows are learnt in all; of more nothing is learnt until some expire. Forgets a few of those that have. Returns how many are new.
+CREATE FUNCTION pepsi.suppression_learn(p_rcpts text[], p_status text[], p_reply text[], p_source bigint, p_seconds bigint, p_most bigint) RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE n integer;
+BEGIN
+    DELETE FROM pepsi.suppression WHERE recipient IN (SELECT s.recipient FROM pepsi.suppression s WHERE s.expires_at < now() ORDER BY s.expires_at
+        LIMIT 100 FOR UPDATE SKIP LOCKED);
+    IF (SELECT reltuples FROM pg_class WHERE oid = 'pepsi.suppression'::regclass) >= p_most THEN
+        RETURN 0;
+    END IF;
+    WITH put AS (
+        INSERT INTO pepsi.suppression AS s (recipient, class, status, reply, source_id, expires_at)
+        SELECT DISTINCT ON (u.r) u.r, 'hard', left(u.st, 16), left(u.re, 500), p_source, now() + p_seconds * interval '1 second'
+        FROM unnest(p_rcpts, p_status, p_reply) u(r, st, re) WHERE octet_length(u.r) BETWEEN 3 AND 320 ORDER BY u.r
+        ON CONFLICT (recipient) DO UPDATE SET status = excluded.status, reply = excluded.reply, source_id = excluded.source_id, expires_at = excluded.expires_at
+        WHERE s.class = 'hard' RETURNING s.xmax = 0 AS made)
+    SELECT count(*) INTO n FROM put WHERE made;
+    RETURN n;
+END $$;
+
+-- For pepsi-suppression. {"recipient", "class", "reason", "for": seconds}: puts it there, over what was learnt; says whether it is new.
+CREATE FUNCTION pepsi.suppression_add(p jsonb) RETURNS jsonb
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    INSERT INTO pepsi.suppression AS s (recipient, class, reply, expires_at)
+    VALUES (lower((p ->> 'recipient') COLLATE "C"), p ->> 'class', left(coalesce(p ->> 'reason', ''), 500), now() + (p ->> 'for')::bigint * interval '1 second')
+    ON CONFLICT (recipient) DO UPDATE SET class = excluded.class, status = '', reply = excluded.reply, source_id = NULL, created_at = now(),
+        expires_at = excluded.expires_at
+    RETURNING to_jsonb(s.xmax = 0)
+$$;
+
+-- {"recipient"}: says whether it was there.
+CREATE FUNCTION pepsi.suppression_remove(p jsonb) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    DELETE FROM pepsi.suppression WHERE recipient = lower((p ->> 'recipient') COLLATE "C");
+    RETURN to_jsonb(FOUND);
+END $$;
+
+-- {"recipient": r, or "@domain": all there; "after": r, "limit": n}: those in force, by recipient.
+CREATE FUNCTION pepsi.suppression_list(p jsonb) RETURNS jsonb
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce(jsonb_agg(jsonb_build_object('recipient', x.recipient, 'class', x.class, 'status', x.status, 'reply', x.reply, 'source_id', x.source_id,
+        'created_at', pepsi.iso(x.created_at), 'expires_at', pepsi.iso(x.expires_at), 'hits', x.hits, 'hit_at', pepsi.iso(x.hit_at)) ORDER BY x.recipient), '[]')
+    FROM (SELECT * FROM pepsi.suppression s WHERE (s.expires_at IS NULL OR s.expires_at > now()) AND s.recipient > coalesce(p ->> 'after', '')
+        AND (p ->> 'recipient' IS NULL OR pepsi.address_means(p ->> 'recipient', s.recipient)) ORDER BY s.recipient LIMIT (p ->> 'limit')::integer) x
+$$;

@@ -4,6 +4,7 @@
 #include "cli_internal.h"
 #include "tool_dmarc.h"
 #include "tool_sendmail.h"
+#include "tool_suppression.h"
 #include "tool_sts.h"
 
 #include <errno.h>
@@ -41,6 +42,12 @@ const struct cli_tool cli_tools[] = {
 	{ "dmarc", "received", CLI_BIT(CLI_DOMAIN) | CLI_BIT(CLI_SINCE) | CLI_BIT(CLI_LIMIT) | CLI_BIT(CLI_FAILURES), 0, 0, tool_dmarc_received, "",
 	    "what others report about our domains" },
 	{ "dmarc", "unmute", 0, 1, 1, tool_dmarc_unmute, "ADDRESS", "send reports to an address again that one came back from" },
+	{ "suppression", "list", CLI_BIT(CLI_RECIPIENT) | CLI_BIT(CLI_LIMIT), 0, 0, tool_suppression_list, "", "recipients that mail is not sent to; --json: to export them" },
+	{ "suppression", "show", 0, 1, 1, tool_suppression_show, "ADDRESS", "one of them: why, since when, how often" },
+	{ "suppression", "add", CLI_BIT(CLI_FOR) | CLI_BIT(CLI_REASON), 1, CLI_POSITIONAL_MAX, tool_suppression_add, "ADDRESS ...", "send them nothing" },
+	{ "suppression", "complaint", CLI_BIT(CLI_FOR) | CLI_BIT(CLI_REASON), 1, CLI_POSITIONAL_MAX, tool_suppression_complaint, "ADDRESS ...", "the same, for they complained" },
+	{ "suppression", "allow", CLI_BIT(CLI_FOR) | CLI_BIT(CLI_REASON), 1, CLI_POSITIONAL_MAX, tool_suppression_allow, "ADDRESS ...", "never suppress them, whatever servers say" },
+	{ "suppression", "remove", 0, 1, CLI_POSITIONAL_MAX, tool_suppression_remove, "ADDRESS ...", "take them off the list" },
 	{ "sts", "list", CLI_BIT(CLI_LIMIT), 0, 0, tool_sts_list, "", "policies of MTA-STS of other domains" },
 	{ "sts", "show", 0, 1, 1, tool_sts_show, "DOMAIN", "one of them, and how mail to the domain was protected" },
 	{ "sts", "fetch", 0, 1, 1, tool_sts_fetch, "DOMAIN", "fetch a domain's policy now, through the running pepsid, and keep it" },

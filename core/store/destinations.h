@@ -1,4 +1,5 @@
-/* What is known of other domains and their hosts, for pepsi-sts: policies of MTA-STS, addresses, protection. Over a connection of role pepsi. Workers
+/* What is known of other domains and their hosts, for pepsi-sts: policies of MTA-STS, addresses, protection; and for
+ * pepsi-suppression. Over a connection of role pepsi. Workers
  * have calls of their own (modules/common/known.h). */
 #ifndef PEPSI_STORE_DESTINATIONS_H
 #define PEPSI_STORE_DESTINATIONS_H
@@ -13,6 +14,9 @@ enum store_destinations_question {
 	STORE_ADDRESS_LIST,    /* {"host", "limit"} → array */
 	STORE_SECURITY_LIST,   /* {"domain", "weaker", "limit"} → array */
 	STORE_SECURITY_FORGET, /* {"domain"} → was something known? */
+	STORE_SUPPRESSION_LIST,   /* {"recipient", "after", "limit"} → array */
+	STORE_SUPPRESSION_ADD,    /* {"recipient", "class", "reason", "for"} → is it new? */
+	STORE_SUPPRESSION_REMOVE, /* {"recipient"} → was it there? */
 	STORE_DESTINATIONS_QUESTIONS
 };
 /* args: one JSON object, copied. json: the answer, valid during the callback; NULL on an error. */

@@ -89,6 +89,9 @@ const struct stmt stmts[STMT_N] = {
 	    " greatest($3::integer, 0) AS l) m WHERE w.id = $1::bigint" },
 	[STMT_CHANGE] = { "change", "SELECT matched, changed, last FROM pepsi.workqueue_change($8::text, $9::text, $10::boolean, $1::bigint[], $2::text,"
 	    " $3::text, $4::text, $5::text, $6::bigint, $7::integer)" },
+	[STMT_SUPPRESSION_LIST] = { "suppression_list", "SELECT pepsi.suppression_list($1::text::jsonb)::text" },
+	[STMT_SUPPRESSION_ADD] = { "suppression_add", "SELECT pepsi.suppression_add($1::text::jsonb)::text" },
+	[STMT_SUPPRESSION_REMOVE] = { "suppression_remove", "SELECT pepsi.suppression_remove($1::text::jsonb)::text" },
 	[STMT_RULE_ADD] = { "rule_add", "SELECT pepsi.queue_rule_add($1::text::jsonb)" },
 	[STMT_RULE_REMOVE] = { "rule_remove", "SELECT CASE WHEN pepsi.queue_rule_remove($1::bigint) THEN 1 ELSE 0 END::bigint" },
 	[STMT_RULE_LIST] = { "rule_list", "SELECT pepsi.queue_rule_list($1::text)::text" },

@@ -357,3 +357,25 @@ SELECT pg_temp.fails('SELECT pepsi.queue_rule_add(''{"action":"hold"}'')', '2351
 SELECT pg_temp.fails('SELECT pepsi.queue_rule_add(''{"action":"hold","stage":"s","to_stage":"t"}'')', '23514');
 SELECT pg_temp.fails('SELECT pepsi.queue_rule_add(''{"action":"reroute","stage":"s"}'')', '23514');
 SELECT pg_temp.fails('SELECT pepsi.workqueue_change(''burn'', NULL, false, NULL, NULL, NULL, NULL, NULL, NULL, 1)', '22023');
+
+-- Suppression: what is learnt ends, is renewed, and never touches what an operator put there; a lookup counts.
+DO $$
+DECLARE r record;
+BEGIN
+    ASSERT pepsi.suppression_learn('{a@b.test,a@b.test,c@d.test}', '{5.1.1,5.1.1,""}', '{no,no,"user \"unknown\""}', 7, 100, 10) = 2;
+    ASSERT pepsi.suppression_learn('{a@b.test}', '{5.1.6}', '{moved}', 8, 200, 10) = 0;
+    ASSERT (SELECT status = '5.1.6' AND source_id = 8 AND expires_at > now() + interval '150 s' FROM pepsi.suppression WHERE recipient = 'a@b.test');
+    ASSERT pepsi.suppression_add('{"recipient":"E@F.test","class":"allow"}') = 'true' AND pepsi.suppression_add('{"recipient":"e@f.test","class":"allow"}') = 'false';
+    ASSERT pepsi.suppression_learn('{e@f.test}', '{5.1.1}', '{no}', 9, 100, 10) = 0;
+    ASSERT pepsi.suppression_add('{"recipient":"c@d.test","class":"manual","reason":"x","for":60}') = 'false';
+    SELECT count(*) AS n, string_agg(l.nth || ':' || l.class, ',' ORDER BY l.nth) AS what INTO r
+        FROM pepsi.suppression_lookup('{nobody@b.test,c@d.test,e@f.test,a@b.test}') l;
+    ASSERT r.n = 2 AND r.what = '2:manual,4:hard', r.what;
+    ASSERT (SELECT hits = 1 AND hit_at IS NOT NULL FROM pepsi.suppression WHERE recipient = 'a@b.test');
+    UPDATE pepsi.suppression SET expires_at = now() - interval '1 s' WHERE recipient IN ('a@b.test', 'c@d.test');
+    ASSERT NOT EXISTS (SELECT FROM pepsi.suppression_lookup('{a@b.test,c@d.test}'));
+    ASSERT jsonb_array_length(pepsi.suppression_list('{"limit":10}')) = 1;
+    PERFORM pepsi.suppression_learn('{}', '{}', '{}', 1, 1, 10);
+    ASSERT (SELECT count(*) FROM pepsi.suppression) = 1;
+    ASSERT pepsi.suppression_remove('{"recipient":"E@f.test"}') = 'true' AND pepsi.suppression_remove('{"recipient":"E@f.test"}') = 'false';
+END $$;
