@@ -55,7 +55,7 @@ def bench(a, t):
             f.write(signed.replace(b"\r\n", b"\n"))
     off = pepsi.free_port()
     limits = ("MAX_CONNECTIONS_PER_ADDRESS = 1000\nMAX_CONNECTIONS_PER_NETWORK = 0\nMESSAGES_PER_MINUTE = 0\nMESSAGES_PER_HOUR = 0\nRECIPIENTS_PER_MINUTE = 0\n"
-              "RECIPIENTS_PER_HOUR = 0\nCONNECTIONS_PER_MINUTE = 0\n")
+              "RECIPIENTS_PER_HOUR = 0\nCONNECTIONS_PER_MINUTE = 0\nAUTHENTICATION_QUERIES_PER_MINUTE = 0\n")
     d = pepsi.Pepsid(t, "[stage-init]\nPROGRAM = pepsi-stage-discard\nPARALLELISM = 1\n", pepsi="RELAY_NETWORKS = 192.0.2.0/24\n",
                      listener=limits + "SPF = enforce\nDKIM = enforce\nDMARC = enforce\nARC = enforce\n",
                      more="[pepsi-dns]\nSERVERS = %s\n[listener-off]\nBIND = 127.0.0.1:%d\nSPF = off\nDKIM = off\nDMARC = off\nARC = off\n%s" % (server, off, limits))

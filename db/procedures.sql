@@ -702,10 +702,11 @@ END $$;
 -- many senders wait, not on how many rows. With more than 2000 of them the later ones (by key) wait for the FIFO share.
 -- Among its own rows a sender's come by priority (MT-PRIORITY, RFC 6710), then by age: whoever asks for haste takes it from his own
 -- other mail and from nobody else's, and none of that starves, for the FIFO share does not look at priorities.
+-- Where p_domain[s] is 1, the domain of the first recipient comes along, for stages that bring messages to one place together.
 -- The planner settings keep to the indexes whatever the statistics say of a queue that was empty a moment ago.
 CREATE FUNCTION pepsi.workqueue_claim(p_stage text[], p_limit integer[], p_fifo integer[], p_floor bigint[], p_cost bigint[],
-    p_book_stage integer[], p_book_key text[], p_book_time bigint[])
-RETURNS TABLE (id bigint, stage integer, sender_key text)
+    p_book_stage integer[], p_book_key text[], p_book_time bigint[], p_domain integer[] DEFAULT NULL)
+RETURNS TABLE (id bigint, stage integer, sender_key text, domain text)
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_bitmapscan = off AS $$
 DECLARE
     s integer;
@@ -743,7 +744,7 @@ BEGIN
              LIMIT p_limit[s] - (SELECT count(*) FROM aged))
         )
         UPDATE pepsi.workqueue w SET status = 'running' FROM pick WHERE w.id = pick.id AND w.status = 'pending'
-        RETURNING w.id, s, w.sender_key;
+        RETURNING w.id, s, w.sender_key, CASE WHEN p_domain[s] = 1 THEN substring(w.rcpt_to[1] from '[^@]*$') END;
     END LOOP;
 END $$;
 

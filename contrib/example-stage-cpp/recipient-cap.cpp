@@ -86,24 +86,26 @@ void close_worker(void *worker)
 
 } // namespace
 
+// By name, not by place: members that later versions append stay null, and no compiler misses them.
+static constexpr pepsi_stage describe()
+{
+	pepsi_stage s{};
+	s.abi = PEPSI_ABI_OF(pepsi_stage);
+	s.name = "pepsi-stage-recipient-cap";
+	s.version = "1.0";
+	s.license = "Apache-2.0";
+	s.summary = "holds messages to very many recipients";
+	s.load_class = PEPSI_LOAD_METADATA;
+	s.option_size = static_cast<std::uint32_t>(sizeof(pepsi_option));
+	s.options = options;
+	s.n_options = sizeof options / sizeof *options;
+	s.open = open_worker;
+	s.process = process;
+	s.close = close_worker;
+	return s;
+}
+
 extern "C" {
 PEPSI_EXPORT extern const pepsi_stage pepsi_stage_descriptor;
-const pepsi_stage pepsi_stage_descriptor = {
-	PEPSI_ABI_OF(pepsi_stage),
-	"pepsi-stage-recipient-cap",
-	"1.0",
-	"Apache-2.0",
-	"holds messages to very many recipients",
-	PEPSI_LOAD_METADATA,
-	static_cast<std::uint32_t>(sizeof(pepsi_option)),
-	0, // capabilities
-	options,
-	sizeof options / sizeof *options,
-	nullptr, // validate
-	open_worker,
-	process,
-	nullptr, // process_batch
-	nullptr, // can_fuse
-	close_worker,
-};
+constexpr pepsi_stage pepsi_stage_descriptor = describe();
 }

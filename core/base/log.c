@@ -109,6 +109,17 @@ void log_line(enum log_level lv, const struct log_ctx *ctx, const char *fmt, ...
 	va_end(ap);
 }
 
+/* Octets at s, three at most, of a character that steers a terminal or turns the order of what stands around it: C1 controls, line separators, marks of
+ * direction. As in core/cli/text.c. */
+static size_t steers(struct str s)
+{
+	unsigned char c[3] = { 0 };
+	memcpy(c, s.p, s.n < 3 ? s.n : 3);
+	if (c[0] == 0xc2)
+		return c[1] >= 0x80 && c[1] < 0xa0 ? 2 : 0;
+	return c[0] == 0xe2 && ((c[1] == 0x80 && c[2] >= 0xa8 && c[2] <= 0xae) || (c[1] == 0x81 && c[2] >= 0xa0 && c[2] <= 0xaf)) ? 3 : 0;
+}
+
 const char *log_q(struct str s)
 {
 	static char ring[8][QUOTE_MAX * 4 + 8];
@@ -116,12 +127,14 @@ const char *log_q(struct str s)
 	char *q = ring[at++ % 8];
 	size_t o = 0, n = s.n < QUOTE_MAX ? s.n : QUOTE_MAX;
 	q[o++] = '"';
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0, escape = 0; i < n; i++, escape -= escape > 0) {
 		unsigned char c = (unsigned char)s.p[i];
+		if (!escape && c >= 0x80)
+			escape = steers(str_skip(s, i));
 		if (c == '"' || c == '\\') {
 			q[o++] = '\\';
 			q[o++] = (char)c;
-		} else if (c < 0x20 || c == 0x7f) {
+		} else if (c < 0x20 || c == 0x7f || escape) {
 			o += (size_t)snprintf(q + o, 5, "\\x%02x", c);
 		} else {
 			q[o++] = (char)c;

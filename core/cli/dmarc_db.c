@@ -4,6 +4,10 @@
 #include <event2/event.h>
 #include <stdlib.h>
 
+/* What a row holds is shown, or passed over, however deep: one that nobody should have written keeps no other from being sent. PostgreSQL takes a few
+ * thousand levels. */
+enum { DEPTH_MAX = 10000 };
+
 static void on_state(void *arg, struct store_conn *c, bool up, const char *err)
 {
 	struct dmarc_db *db = arg;
@@ -60,7 +64,7 @@ static void finish(struct dmarc_db *db, enum store_rc rc, const char *err)
 static void on_json(void *arg, enum store_rc rc, struct str json, const char *err)
 {
 	struct dmarc_db *db = arg;
-	struct json_tokener *t = rc == STORE_OK ? json_tokener_new_ex(16) : NULL;
+	struct json_tokener *t = rc == STORE_OK ? json_tokener_new_ex(DEPTH_MAX) : NULL;
 	db->answer = t && json.n <= INT32_MAX ? json_tokener_parse_ex(t, json.p, (int)json.n + 1) : NULL;
 	if (t)
 		json_tokener_free(t);

@@ -183,7 +183,9 @@ int tool_dmarc_show(struct cli *c)
 		cli_json_print(period);
 	} else {
 		print_periods(list, 1);
-		printf("\nPolicy: %.*s\n", STR_ARG(cli_json_text(period, "policy")));
+		fputs("\nPolicy: ", stdout);
+		cli_text_print(stdout, cli_json_text(period, "policy"));
+		putchar('\n');
 		if (cli_json_int(period, "overflow"))
 			printf("Messages without a row of their own: %lld\n", (long long)cli_json_int(period, "overflow"));
 		putchar('\n');

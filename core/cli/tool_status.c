@@ -42,6 +42,25 @@ static void print_counts(const char *head, struct json_object *o, const char *co
 	putchar('\n');
 }
 
+/* "pending   out: 312 at 4711, 5 at 4712": of a stage whose workers drive many messages at once. */
+static void print_pending(struct json_object *s)
+{
+	struct json_object *many = NULL, *held = NULL, *pids = NULL;
+	if (!json_object_object_get_ex(s, "concurrent", &many) || !json_object_get_boolean(many) || !json_object_object_get_ex(s, "held", &held) ||
+	    !json_object_object_get_ex(s, "pids", &pids) || !json_object_is_type(held, json_type_array) || !json_object_is_type(pids, json_type_array))
+		return;
+	for (size_t i = 0; i < json_object_array_length(held) && i < json_object_array_length(pids); i++) {
+		fputs(i ? ", " : "pending   ", stdout);
+		if (!i) {
+			cli_text_print(stdout, cli_json_text(s, "name"));
+			fputs(": ", stdout);
+		}
+		printf("%" PRId64 " at %" PRId64, json_object_get_int64(json_object_array_get_idx(held, i)), json_object_get_int64(json_object_array_get_idx(pids, i)));
+	}
+	if (json_object_array_length(held))
+		putchar('\n');
+}
+
 static void print_stages(struct json_object *stages)
 {
 	struct cli_table t = {
@@ -63,6 +82,8 @@ static void print_stages(struct json_object *stages)
 	}
 	putchar('\n');
 	cli_table_print(&t, stdout);
+	for (size_t i = 0; i < json_object_array_length(stages); i++)
+		print_pending(json_object_array_get_idx(stages, i));
 }
 
 /* Who was refused, where anybody was. */

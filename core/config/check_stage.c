@@ -150,6 +150,9 @@ static void check_before_stage(struct check *k, const struct config_section *lis
 	} else if (m && !m->error && m->caps & (PEPSI_CAP_DELIVER | PEPSI_CAP_BOUNCE)) {
 		check_fault(k, listener, e, false, "%s: [stage-%s] runs %s, which %s: nothing may be sent before the message is accepted",
 		    e->option, z, m->name ? m->name : "a module", m->caps & PEPSI_CAP_DELIVER ? "delivers" : "makes bounces");
+	} else if (m && !m->error && m->caps & PEPSI_CAP_CONCURRENT) {
+		check_fault(k, listener, e, false, "%s: [stage-%s] runs %s, which drives many messages at once: a client waits for one",
+		    e->option, z, m->name ? m->name : "a module");
 	}
 	buf_free(&near);
 }

@@ -101,6 +101,8 @@ static const struct pepsi_option listener[] = {
 	INT("CONNECTIONS_PER_MINUTE", 0, "300", 0, 1000000, "from one address (IPv6: one /64), then 421; 0: no limit. Far above what one mail server does"),
 	INT("MESSAGES_PER_MINUTE", 0, "600", 0, 1000000, "from one address, then 450, except to who signed in; 0: no limit"),
 	INT("MESSAGES_PER_HOUR", 0, "10000", 0, 100000000, "the same for an hour"),
+	INT("AUTHENTICATION_QUERIES_PER_MINUTE", 0, "6000", 0, 1000000, "questions that messages from one address make us ask the DNS; beyond them nothing is looked up for it "
+	    "(temperror): nobody uses this server to flood others with questions; 0: no limit"),
 	INT("RECIPIENTS_PER_MINUTE", 0, "3000", 0, 1000000, "recipients of these messages; 0: no limit"),
 	INT("RECIPIENTS_PER_HOUR", 0, "50000", 0, 100000000, "the same for an hour"),
 	INT("NETWORK_FACTOR", 0, "8", 0, 256,

@@ -122,7 +122,7 @@ int table_make(struct table *t, const struct config *c, struct config_faults *fa
 			bad = -1;
 		}
 		/* queue and module connection of each worker */
-		t->max_connections += 2 * (unsigned)config_int(c, section, "PARALLELISM");
+		t->max_connections += 2 * (unsigned)config_int(c, section, "PARALLELISM") + 2; /* two beside them: dispatch/many.c */
 		t->n_stages++;
 	}
 	if (t->max_connections < 100)

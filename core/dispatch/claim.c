@@ -20,6 +20,10 @@ struct claim_call {
 static unsigned capacity(const struct stage *st)
 {
 	unsigned all = st->parallelism * st->queue_limit, used = st->in_flight + st->reserved;
+	const struct worker *w;
+	TAILQ_FOREACH(w, &st->workers, link) /* what is on its way out for minutes takes no place of its successor's */
+		if (w->by_id && w->state == WORKER_RETIRING)
+			used -= w->n_flights;
 	return used < all ? all - used : 0;
 }
 
@@ -42,10 +46,11 @@ static void claimed(void *arg, enum store_rc rc, const struct store_claimed *row
 			continue;
 		struct stage *st = c->stage[rows[i].stage];
 		struct flight *f;
+		uint32_t place = rows[i].domain && *rows[i].domain ? many_place(str_from(rows[i].domain)) : 0;
 		c->got[rows[i].stage]++;
 		st->claims++;
 		if ((f = map_get(&d->flights, (uint64_t)rows[i].id))) {
-			f->then_place = rows[i].place;
+			f->then_place = place;
 			f->then = st; /* its worker has committed; the status line is still on its way */
 			continue;
 		}
@@ -54,7 +59,7 @@ static void claimed(void *arg, enum store_rc rc, const struct store_claimed *row
 			dispatch_sour_add(d, st, rows[i].id, SOUR_DELAY_US);
 			continue;
 		}
-		f->place = rows[i].place;
+		f->place = place;
 		flight_wait(f, false);
 	}
 	for (unsigned i = 0; i < c->n; i++)
@@ -109,7 +114,7 @@ void dispatch_claim(struct dispatch *d)
 		c->stage[c->n] = st;
 		c->ask[c->n] = (struct store_claim_stage){ .stage = st->name, .limit = (int32_t)room,
 			.fifo = (int32_t)fifo_share(st, room, d->fifo_percent), .floor_us = st->book.floor_us,
-			.cost_us = st->avg_us ? (double)st->avg_us : 1000 };
+			.cost_us = st->avg_us ? (double)st->avg_us : 1000, .domain = st->many };
 		c->wakes[c->n] = st->wakes;
 		put_book(c, st, c->n);
 		c->got[c->n++] = 0;

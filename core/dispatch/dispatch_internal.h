@@ -36,6 +36,7 @@ enum {
 	/* It ends its messages itself when their MAX_RUNTIME is over (worker/serve.c); when it has answered nothing for that long and this, it
 	 * does not do so. */
 	MANY_SILENT_US = 90 * 1000 * 1000,
+	MANY_BESIDE = 2,                /* processes beside twice PARALLELISM: one for suspects, and its successor (daemon/table.c counts them) */
 	MANY_GROUPS = 8,                /* into so many parts a crowd is cut of which one took the worker along and none is named */
 	MANY_SCAN_MAX = 1000,           /* of a sender's flights, behind those whose worker has no room */
 	STAGE_BYTES_MAX = 64 << 20,     /* content kept in the backlog of one stage; more is read from the database */
@@ -270,7 +271,7 @@ void many_deal(struct dispatch *d, struct stage *st);
 bool many_wants(const struct stage *st, int *ret_slot);
 /* These take the worker's flights apart, since one of them, nobody knows which, took it along. */
 void many_part(struct worker *w);
-/* It left in order, with ids unanswered: nobody is to blame. */
+/* It left in order, or was killed by somebody while no code of its module was running, with ids unanswered: no message is to blame. */
 bool many_left(struct worker *w);
 
 /* repair.c */

@@ -446,6 +446,8 @@ static void ready(struct worker *w, bool by_id)
 	w->stage->down_since = 0;
 	w->busy_since = w->n_flights ? clock_mono_us() : 0; /* loading and opening is no message's time */
 	w->clock_at = 0;
+	if (by_id) /* it may have more than it got */
+		dispatch_turn_soon(w->stage->d);
 }
 
 /* The answers. 0, or -1: one that answers nothing. */

@@ -6,8 +6,9 @@
 #include "dispatch_internal.h"
 
 #include "base/clock.h"
+#include "proto/wire/page.h"
 
-#include <string.h>
+#include <signal.h>
 #include <sys/wait.h>
 
 /* --- time */
@@ -130,13 +131,11 @@ static bool any_room(const struct stage *st)
 	return false;
 }
 
+/* The one for suspects: never a slot's own, for which all mail of the slot would wait as long as the suspect does. */
 static struct worker *empty_worker(const struct stage *st)
 {
-	struct worker *w, *found = NULL;
-	TAILQ_FOREACH(w, &st->workers, link)
-		if (w->state == WORKER_READY && !w->n_flights && flight_room(st, w) && (!found || w->slot == MANY_SPARE))
-			found = w;
-	return found;
+	struct worker *w = at_slot(st, MANY_SPARE);
+	return w && w->state == WORKER_READY && !w->n_flights && flight_room(st, w) ? w : NULL;
 }
 
 static void deal_suspects(struct stage *st)
@@ -160,8 +159,6 @@ void many_deal(struct dispatch *d, struct stage *st)
 	deal_suspects(st);
 	while (!TAILQ_EMPTY(&st->backlog) && any_room(st) && (f = next_flight(st, &w)))
 		flight_give(f, w);
-	if (st->n_backlog)
-		pool_grow(d, st);
 	for (w = TAILQ_FIRST(&st->workers); w; w = next) {
 		next = TAILQ_NEXT(w, link);
 		if (w->n_sent < w->n_flights)
@@ -170,13 +167,15 @@ void many_deal(struct dispatch *d, struct stage *st)
 		if (w->state == WORKER_READY && st->max_messages && w->served + w->n_flights >= st->max_messages && w->n_sent == w->n_flights)
 			pool_retire(d, w);
 	}
+	if (st->n_backlog)
+		pool_grow(d, st);
 }
 
 bool many_wants(const struct stage *st, int *ret_slot)
 {
 	const struct flight *f;
 	unsigned missing = 0;
-	if (st->n_workers >= 2 * st->parallelism)
+	if (st->n_workers >= 2 * st->parallelism + MANY_BESIDE)
 		return false;
 	for (unsigned i = 0; i < st->parallelism; i++)
 		missing += !at_slot(st, (int)i);
@@ -185,20 +184,30 @@ bool many_wants(const struct stage *st, int *ret_slot)
 			if (!at_slot(st, *ret_slot = slot_of(st, f)))
 				return true;
 	*ret_slot = MANY_SPARE;
-	return !TAILQ_EMPTY(&st->suspects) && !at_slot(st, MANY_SPARE) && !empty_worker(st);
+	return !TAILQ_EMPTY(&st->suspects) && !at_slot(st, MANY_SPARE);
 }
 
 /* --- leaving and dying */
 
+/* A module whose workers always end before they have done anything is no better than one that crashes. */
+static bool often(struct stage *st, bool idle)
+{
+	st->left_unasked = idle ? st->left_unasked + 1 : 0;
+	return st->left_unasked >= EARLY_KILLS_MAX;
+}
+
 bool many_left(struct worker *w)
 {
-	struct stage *st = w->stage;
+	struct wire_page_copy c = { .steady = false };
 	int status = w->exit_status;
-	if (!w->by_id || !w->left || !WIFEXITED(status) || (WEXITSTATUS(status) && WEXITSTATUS(status) != WIRE_EXIT_LEFT))
+	if (!w->by_id)
 		return false;
-	/* A module that always leaves before it has done anything is no better than one that crashes. */
-	st->left_unasked = w->unasked && !w->served ? st->left_unasked + 1 : 0;
-	return st->left_unasked < EARLY_KILLS_MAX;
+	if (WIFEXITED(status))
+		return w->left && (!WEXITSTATUS(status) || WEXITSTATUS(status) == WIRE_EXIT_LEFT) && !often(w->stage, w->unasked && !w->served);
+	/* Somebody killed it while it waited: no code of the module was running, and no message had anything to do with it. */
+	if (w->page)
+		wire_page_read(w->page, &c);
+	return WTERMSIG(status) == SIGKILL && !w->killed_for_overrun && c.steady && !c.id && !c.since && !often(w->stage, !w->served);
 }
 
 void many_part(struct worker *w)

@@ -166,8 +166,11 @@ void repair_leave(struct dispatch *d, struct worker *w)
 {
 	struct stage *st = w->stage;
 	struct flight *f;
-	log_info(NULL, "stage=%s pid=%d event=worker-left served=%llu held=%u hint=\"these go again\"", st->name, (int)w->pid,
-	    (unsigned long long)w->served, w->n_flights);
+	bool killed = WIFSIGNALED(w->exit_status);
+	st->crashes += killed;
+	st->d_crashes += killed;
+	log_line(killed ? LOG_LV_ERROR : LOG_LV_INFO, NULL, "stage=%s pid=%d event=worker-left served=%llu held=%u killed=%s hint=\"these go again\"", st->name,
+	    (int)w->pid, (unsigned long long)w->served, w->n_flights, killed ? "yes" : "no");
 	while ((f = TAILQ_LAST(&w->flights, flight_list)))
 		if (f->sent)
 			repair_add(d, f);

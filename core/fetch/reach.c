@@ -3,12 +3,16 @@
 #include "internal.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "proto/relay/outside.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <ifaddrs.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 enum { OWN_MAX = 256, OWN_AGE_US = 60 * 1000 * 1000 };
 
@@ -17,14 +21,35 @@ struct reach {
 	struct transfer_address own[OWN_MAX];
 	size_t n_own;
 	int64_t looked_us;
+	bool unlisted; /* our addresses cannot be listed (no AF_NETLINK here): each is tried instead */
 };
+
+/* May a socket be bound to it? Only to an address of this machine, unless net.ipv4.ip_nonlocal_bind allows any. */
+static bool can_bind(const unsigned char *ip, size_t n)
+{
+	struct sockaddr_in v4 = { .sin_family = AF_INET };
+	struct sockaddr_in6 v6 = { .sin6_family = AF_INET6 };
+	int fd = socket(n == 4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return false;
+	memcpy(n == 4 ? (void *)&v4.sin_addr : (void *)&v6.sin6_addr, ip, n);
+	int rc = n == 4 ? bind(fd, (const struct sockaddr *)&v4, sizeof v4) : bind(fd, (const struct sockaddr *)&v6, sizeof v6);
+	close(fd);
+	return rc == 0;
+}
 
 static void look(struct reach *r)
 {
 	struct ifaddrs *all, *i;
 	r->looked_us = clock_mono_us();
-	if (getifaddrs(&all))
+	if (getifaddrs(&all)) {
+		static const unsigned char nobodys[4] = { 192, 0, 2, 1 }, nobodys6[16] = { 0x20, 0x01, 0x0d, 0xb8, [15] = 1 };
+		if (!r->unlisted)
+			log_warn(NULL, "event=fetch-own-addresses reason=%s hint=\"they are told apart one by one; allow AF_NETLINK to the service\"", log_qz(strerror(errno)));
+		r->unlisted = !can_bind(nobodys, 4) && !can_bind(nobodys6, 16); /* else trying says nothing */
 		return; /* what was known stays */
+	}
+	r->unlisted = false;
 	r->n_own = 0;
 	for (i = all; i && r->n_own < OWN_MAX; i = i->ifa_next) {
 		struct transfer_address *a = &r->own[r->n_own];
@@ -62,6 +87,8 @@ const char *reach_refused(struct reach *r, const unsigned char *ip, size_t n)
 	for (size_t i = 0; !why && i < r->n_own; i++)
 		if (r->own[i].n == n && memcmp(r->own[i].ip, ip, n) == 0)
 			why = "our own";
+	if (!why && r->unlisted && (n == 4 || n == 16) && can_bind(ip, n))
+		why = "our own";
 	if (!why || (n != 4 && n != 16) || !inet_ntop(n == 4 ? AF_INET : AF_INET6, ip, text, sizeof text) || !config_networks_has(r->allowed, text))
 		return why;
 	/* 64:ff9b::/96 may be allowed, where IPv4 is reached that way; what is behind it is judged like IPv4 */

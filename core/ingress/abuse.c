@@ -40,7 +40,8 @@ int abuse_terms_read(struct abuse_terms *t, const struct config *c, const char *
 		.rates = {
 			.per_minute = { [LIMIT_CONNECTIONS] = rate(c, section, "CONNECTIONS_PER_MINUTE", users),
 			    [LIMIT_MESSAGES] = rate(c, section, "MESSAGES_PER_MINUTE", users),
-			    [LIMIT_RECIPIENTS] = rate(c, section, "RECIPIENTS_PER_MINUTE", users) },
+			    [LIMIT_RECIPIENTS] = rate(c, section, "RECIPIENTS_PER_MINUTE", users),
+			    [LIMIT_QUERIES] = rate(c, section, "AUTHENTICATION_QUERIES_PER_MINUTE", users) },
 			.per_hour = { [LIMIT_MESSAGES] = rate(c, section, "MESSAGES_PER_HOUR", users),
 			    [LIMIT_RECIPIENTS] = rate(c, section, "RECIPIENTS_PER_HOUR", users) },
 			.network_factor = number(c, section, "NETWORK_FACTOR"),

@@ -166,12 +166,12 @@ static bool room(struct entry *e, enum limit_kind kind, unsigned per_minute, uns
 	    (!per_hour || count(&e->hour[kind], HOUR_S, now_us) < per_hour * factor);
 }
 
-static void book_it(struct entry *e, enum limit_kind kind, int64_t now_us)
+static void book_it(struct entry *e, enum limit_kind kind, unsigned n, int64_t now_us)
 {
 	turn(&e->minute[kind], MINUTE_S, now_us);
 	turn(&e->hour[kind], HOUR_S, now_us);
-	e->minute[kind].now++;
-	e->hour[kind].now++;
+	e->minute[kind].now += n;
+	e->hour[kind].now += n;
 }
 
 bool limits_take(struct limits *l, const struct limit_rates *r, const struct net_addr *a, enum limit_kind kind, int64_t now_us)
@@ -185,10 +185,31 @@ bool limits_take(struct limits *l, const struct limit_rates *r, const struct net
 	if ((one && !room(one, kind, minute, hour, 1, now_us)) || (net && !room(net, kind, minute, hour, r->network_factor, now_us)))
 		return false;
 	if (one)
-		book_it(one, kind, now_us);
+		book_it(one, kind, 1, now_us);
 	if (net)
-		book_it(net, kind, now_us);
+		book_it(net, kind, 1, now_us);
 	return true;
+}
+
+bool limits_may(struct limits *l, const struct limit_rates *r, const struct net_addr *a, enum limit_kind kind, int64_t now_us)
+{
+	struct net_addr network = limits_network(a);
+	struct entry *one = find(&l->addresses, a), *net = r->network_factor ? find(&l->networks, &network) : NULL;
+	return (!one || room(one, kind, r->per_minute[kind], r->per_hour[kind], 1, now_us)) &&
+	    (!net || room(net, kind, r->per_minute[kind], r->per_hour[kind], r->network_factor, now_us));
+}
+
+void limits_add(struct limits *l, const struct limit_rates *r, const struct net_addr *a, enum limit_kind kind, unsigned n, int64_t now_us)
+{
+	struct net_addr network = limits_network(a);
+	if (!n || (!r->per_minute[kind] && !r->per_hour[kind]))
+		return;
+	struct entry *one = find_or_make(l, &l->addresses, a);
+	struct entry *net = r->network_factor ? find_or_make(l, &l->networks, &network) : NULL;
+	if (one)
+		book_it(one, kind, n, now_us);
+	if (net)
+		book_it(net, kind, n, now_us);
 }
 
 void limits_unknown(struct limits *l, const struct net_addr *a, int64_t now_us)

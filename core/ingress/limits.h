@@ -7,7 +7,7 @@
 
 #include "net/addr.h"
 
-enum limit_kind { LIMIT_CONNECTIONS, LIMIT_MESSAGES, LIMIT_RECIPIENTS, LIMIT_KINDS };
+enum limit_kind { LIMIT_CONNECTIONS, LIMIT_MESSAGES, LIMIT_RECIPIENTS, LIMIT_QUERIES, LIMIT_KINDS };
 
 /* Of one address; 0: no limit. A network may have network_factor times as much (0: as much as it likes). */
 struct limit_rates {
@@ -24,6 +24,9 @@ void limits_remember(struct limits *l, unsigned remembered);
 /* May there be one more? Counts it if so; what is refused counts for nothing, so the way back does not get longer. Out of memory:
  * yes. */
 bool limits_take(struct limits *l, const struct limit_rates *r, const struct net_addr *a, enum limit_kind kind, int64_t now_us);
+/* The same in two steps, for what is known only afterwards: may there be more; and so many there were. */
+bool limits_may(struct limits *l, const struct limit_rates *r, const struct net_addr *a, enum limit_kind kind, int64_t now_us);
+void limits_add(struct limits *l, const struct limit_rates *r, const struct net_addr *a, enum limit_kind kind, unsigned n, int64_t now_us);
 /* A recipient that does not exist was named from there. */
 void limits_unknown(struct limits *l, const struct net_addr *a, int64_t now_us);
 /* Has that network named too many of them? */

@@ -39,6 +39,7 @@ static void charge(struct vet *v, size_t octets)
 
 static void close_groups(struct vet *v)
 {
+	unsigned before = v->queries;
 	for (unsigned i = 0; i < VET_PARTS; i++) {
 		if (v->group[i])
 			v->queries += net_dns_group_queries(v->group[i]);
@@ -46,6 +47,8 @@ static void close_groups(struct vet *v)
 		v->group[i] = NULL;
 	}
 	v->open = 0;
+	if (!v->s->exempt) /* what comes at the same time is bounded by MAX_CONNECTIONS_PER_ADDRESS */
+		limits_add(v->s->in->limits, &v->s->terms->abuse.rates, &v->s->peer, LIMIT_QUERIES, v->queries - before, clock_mono_us());
 }
 
 void vet_free(struct session *s)
@@ -113,6 +116,12 @@ static struct net_dns_group *group_now(struct vet *v)
 	struct net_dns_group **g = &v->group[part];
 	for (unsigned i = 0; !*g && i < VET_PARTS; i++)
 		used += v->group[i] ? net_dns_group_queries(v->group[i]) : 0;
+	const struct session *s = v->s;
+	if (!*g && !s->exempt && !limits_may(s->in->limits, &s->terms->abuse.rates, &s->peer, LIMIT_QUERIES, clock_mono_us())) {
+		s->in->vet->unasked += !v->unasked;
+		v->unasked = true;
+		return NULL;
+	}
 	if (!*g && used < VERIFY_QUERIES)
 		*g = net_dns_group_new(v->s->in->dns, part > VET_END && timeout > ASIDE_US ? ASIDE_US : timeout, VERIFY_QUERIES - used);
 	return *g;
@@ -132,7 +141,7 @@ static unsigned ask(struct vet *v)
 		if (g && net_dns_query(g, name, type, answered, v)) {
 			v->open++;
 			n++;
-		} else if (dns_answers_put(v->set, dns_answer_fail(name, type, g ? "out of memory" : "query budget used up")) == 0) {
+		} else if (dns_answers_put(v->set, dns_answer_fail(name, type, g ? "out of memory" : v->unasked ? "too many questions for this client" : "query budget used up")) == 0) {
 			event_active(v->kick, EV_TIMEOUT, 0);
 			n++;
 		}

@@ -24,6 +24,7 @@ struct vet {
 	bool headers;               /* have been given */
 	bool waiting;               /* the message waits for the verdict */
 	bool abandoned;
+	bool unasked;               /* AUTHENTICATION_QUERIES_PER_MINUTE of its client are used up */
 	size_t charged;             /* of the memory of all messages */
 	int64_t spent_us, ended_us; /* of our time; when the message was whole */
 };
@@ -36,7 +37,7 @@ struct vet_refusal {
 
 struct vet_counts {
 	struct dkim_keys *keys; /* of all messages; NULL: no memory for them */
-	uint64_t messages, passed, deferred, quarantined, overridden, temporary, abandoned, forged, queries, wait_us, spent_us;
+	uint64_t messages, passed, deferred, quarantined, overridden, temporary, abandoned, unasked, forged, queries, wait_us, spent_us;
 	uint64_t refused[VERIFY_METHODS];
 	uint64_t spf[SPF_PERMERROR + 1], helo[SPF_PERMERROR + 1], dkim[DKIM_PERMERROR + 1], arc[DKIM_PERMERROR + 1],
 	    dmarc[DMARC_RESULT_PERMERROR + 1];

@@ -88,6 +88,7 @@ void vet_metrics(const struct ingress *in, struct buf *out)
 	counter(out, "overridden_total", "DMARC policies not applied because of a listed ARC sealer", n->overridden);
 	counter(out, "temporary_total", "Messages with a result of temperror", n->temporary);
 	counter(out, "abandoned_total", "Evaluations that ended for want of memory", n->abandoned);
+	counter(out, "unasked_total", "Evaluations whose client had used up AUTHENTICATION_QUERIES_PER_MINUTE", n->unasked);
 	counter(out, "forged_total", "Authentication-Results of others in our name, taken out", n->forged);
 	counter(out, "queries_total", "Questions to the DNS servers for it, beyond what the cache knew", n->queries);
 	seconds(out, "wait_seconds_total", "Time that whole messages waited for their verdict", n->wait_us);

@@ -49,6 +49,7 @@ struct store_claim_stage {
 	const char *stage;
 	int32_t limit, fifo;
 	double floor_us, cost_us;
+	bool domain;            /* wanted */
 };
 struct store_claim_book {
 	unsigned stage; /* index into the stages of the call */
@@ -59,7 +60,7 @@ struct store_claimed {
 	int64_t id;
 	unsigned stage;         /* index into the stages of the call */
 	const char *sender_key; /* lives during the callback */
-	uint32_t place;         /* hash of the domain of the first recipient; 0: not asked for */
+	const char *domain;     /* of the first recipient, as it stands there; "": it was not asked for. Lives as long */
 };
 /* One statement for all stages. */
 typedef void (*store_claim_fn)(void *arg, enum store_rc rc, const struct store_claimed *rows, size_t n);

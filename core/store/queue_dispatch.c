@@ -68,7 +68,7 @@ void store_lock_dispatcher(struct store_conn *c, store_lock_fn fn, void *arg)
 
 /* --- claim --- */
 
-/* The rows and, behind them in the same block, their sender keys. */
+/* The rows and, behind them in the same block, their sender keys and domains. */
 static void claim_result(struct call *call, unsigned stmt, const PGresult *res)
 {
 	struct queue_call *q = (struct queue_call *)call;
@@ -78,7 +78,7 @@ static void claim_result(struct call *call, unsigned stmt, const PGresult *res)
 
 	(void)stmt;
 	for (size_t i = 0; i < n; i++)
-		octets += (size_t)PQgetlength(res, (int)i, 2) + 1;
+		octets += (size_t)PQgetlength(res, (int)i, 2) + 1 + (size_t)PQgetlength(res, (int)i, 3) + 1;
 	rows = calloc(1, (n + 1) * sizeof(*rows) + octets);
 	free(q->rows); /* of an attempt before */
 	q->rows = rows;
@@ -92,6 +92,9 @@ static void claim_result(struct call *call, unsigned stmt, const PGresult *res)
 		rows[i].stage = (unsigned)result_int4(res, (int)i, 1) - 1;
 		rows[i].sender_key = memcpy(key, PQgetvalue(res, (int)i, 2), len);
 		key += len + 1; /* zeroed */
+		len = (size_t)PQgetlength(res, (int)i, 3);
+		rows[i].domain = memcpy(key, PQgetvalue(res, (int)i, 3), len);
+		key += len + 1;
 	}
 }
 
@@ -131,6 +134,7 @@ void store_claim(struct store_conn *c, const struct store_claim_stage *stages, s
 	COLUMN(PARAMS_INT4, params_el_int4, n_book, (int32_t)book[i].stage + 1);
 	COLUMN(PARAMS_TEXT, params_el_octets, n_book, str_from(book[i].key));
 	COLUMN(PARAMS_INT8, params_el_int8, n_book, (int64_t)book[i].time_us);
+	COLUMN(PARAMS_INT4, params_el_int4, n, stages[i].domain);
 #undef COLUMN
 	call_send(c, &q->call);
 }

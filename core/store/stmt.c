@@ -30,8 +30,8 @@ const struct stmt stmts[STMT_N] = {
 	    " $5::text[], $6::text[], $7::integer[], $8::integer[], $9::text[], $10::bytea[], $11::bytea[])" },
 
 	[STMT_LOCK_DISPATCHER] = { "lock_dispatcher", "SELECT pg_try_advisory_lock('pepsi.workqueue'::regclass::oid::bigint)" },
-	[STMT_CLAIM] = { "claim", "SELECT id, stage, sender_key FROM pepsi.workqueue_claim($1::text[], $2::integer[], $3::integer[],"
-	    " $4::bigint[], $5::bigint[], $6::integer[], $7::text[], $8::bigint[])" },
+	[STMT_CLAIM] = { "claim", "SELECT id, stage, sender_key, domain FROM pepsi.workqueue_claim($1::text[], $2::integer[], $3::integer[],"
+	    " $4::bigint[], $5::bigint[], $6::integer[], $7::text[], $8::bigint[], $9::integer[])" },
 	[STMT_DUE] = { "due", "WITH pick AS MATERIALIZED (SELECT id FROM pepsi.workqueue WHERE status = 'paused' AND timeout <= now()"
 	    " ORDER BY timeout LIMIT 5000), up AS (UPDATE pepsi.workqueue w SET status = 'pending', timeout = NULL,"
 	    " state = CASE WHEN w.state ? 'held' THEN pepsi.held_over(w.state) ELSE w.state END FROM pick"

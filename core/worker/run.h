@@ -83,7 +83,7 @@ struct serve *serve_new(struct run *r);
 struct concurrent_owner serve_owner(struct serve *s);
 struct concurrent;
 int serve_loop(struct serve *s, struct concurrent *c, bool *ret_left);
-void serve_free(struct serve *s);
+void serve_free(struct serve *s); /* after concurrent_free(); accepts NULL */
 
 /* For struct fuse_setup: commits what this hop could endanger. arg: the run. false: nobody is there to be answered. */
 bool run_before_hop(void *arg, const struct worker_env *hop);

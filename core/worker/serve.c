@@ -26,7 +26,7 @@ enum {
 };
 
 struct work {
-	TAILQ_ENTRY(work) link; /* free, or over and not in a slot yet */
+	TAILQ_ENTRY(work) link;
 	struct pepsi_msg msg;
 	struct pending pending;
 	struct item *item;
@@ -40,7 +40,7 @@ struct serve {
 	struct concurrent *c;
 	struct event *channel, *stop, *tick, *commit;
 	bool channel_on, channel_is_file;
-	struct work_list spare, done;
+	struct work_list spare, busy, done, writing; /* free; the module's; over; in a slot of the run's */
 	size_t n_work, n_done, octets, limit, octets_max;
 	int64_t retry_at;       /* no database before; 0: it is there */
 	int retry_ms;
@@ -71,11 +71,13 @@ static struct work *work_new(struct serve *s, struct item *it)
 	w->octets = it->w.headers.n + it->w.body_size;
 	s->octets += w->octets;
 	s->n_work++;
+	TAILQ_INSERT_TAIL(&s->busy, w, link);
 	return w;
 }
 
-static void work_free(struct serve *s, struct work *w)
+static void work_free(struct serve *s, struct work_list *from, struct work *w)
 {
+	TAILQ_REMOVE(from, w, link);
 	s->n_work--;
 	s->octets -= w->octets;
 	item_free(w->item);
@@ -86,8 +88,6 @@ static void work_free(struct serve *s, struct work *w)
 	}
 	TAILQ_INSERT_TAIL(&s->spare, w, link);
 }
-
-static void release(struct run *r, struct pepsi_msg *m);
 
 static void commit_within(struct serve *s, int64_t us)
 {
@@ -104,6 +104,7 @@ static void over(void *arg, struct pepsi_msg *m, int32_t rc)
 	struct work *w = work_of(m);
 	pass_conclude(m, rc);
 	w->took_us = clock_mono_us() - m->began_us;
+	TAILQ_REMOVE(&s->busy, w, link);
 	TAILQ_INSERT_TAIL(&s->done, w, link);
 	s->n_done++;
 	commit_within(s, s->n_done >= RUN_BATCH || run_octets_held(m) >= RUN_OCTETS_MAX ? 0 : RUN_HOLD_US);
@@ -137,6 +138,7 @@ static void gather(struct serve *s)
 	struct work *w;
 	while (r->n_slots < RUN_BATCH && r->held < RUN_OCTETS_MAX && (w = TAILQ_FIRST(&s->done))) {
 		TAILQ_REMOVE(&s->done, w, link);
+		TAILQ_INSERT_TAIL(&s->writing, w, link);
 		s->n_done--;
 		struct run_slot *slot = run_slot_new(r, w->msg.id);
 		run_take(r, slot, &w->msg);
@@ -165,7 +167,8 @@ static void commit(struct serve *s)
 
 static void release(struct run *r, struct pepsi_msg *m)
 {
-	work_free((struct serve *)r->release_arg, work_of(m));
+	struct serve *s = r->release_arg;
+	work_free(s, &s->writing, work_of(m));
 }
 
 static void on_commit(evutil_socket_t fd, short what, void *arg)
@@ -226,7 +229,7 @@ static bool begin(struct serve *s, struct item *it)
 	}
 	run_refuse(s->r, it);
 	if (w)
-		work_free(s, w); /* and the item */
+		work_free(s, &s->busy, w); /* and the item */
 	else
 		item_free(it);
 	commit_within(s, 0);
@@ -247,7 +250,8 @@ static bool begin_some(struct serve *s)
 			int k = run_load(r);
 			if (k > 0) {
 				away(s, began);
-				log_warn(NULL, "event=load-waits stage=%s ids=%zu error=\"the database is away\"", r->env->stage, r->in.n);
+				if (s->retry_ms == RETRY_MS) /* once */
+					log_warn(NULL, "event=load-waits stage=%s ids=%zu error=\"the database is away\"", r->env->stage, r->in.n);
 				return false;
 			}
 		}
@@ -405,7 +409,9 @@ struct serve *serve_new(struct run *r)
 	s->limit = 1;
 	s->octets_max = OCTETS_MAX;
 	TAILQ_INIT(&s->spare);
+	TAILQ_INIT(&s->busy);
 	TAILQ_INIT(&s->done);
+	TAILQ_INIT(&s->writing);
 	r->by_id = true;
 	r->release = release;
 	r->release_arg = s;
@@ -422,10 +428,13 @@ void serve_free(struct serve *s)
 	struct work *w;
 	if (!s)
 		return;
-	while ((w = TAILQ_FIRST(&s->spare))) {
-		TAILQ_REMOVE(&s->spare, w, link);
-		pass_free(&w->msg);
-		free(w);
-	}
+	struct work_list *all[] = { &s->spare, &s->busy, &s->done, &s->writing };
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+		while ((w = TAILQ_FIRST(all[i]))) {
+			TAILQ_REMOVE(all[i], w, link);
+			item_free(w->item);
+			pass_free(&w->msg);
+			free(w);
+		}
 	free(s);
 }

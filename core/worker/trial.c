@@ -3,6 +3,7 @@
 #include "trial.h"
 
 #include "base/clock.h"
+#include "concurrent.h"
 #include "confine.h"
 
 #include <errno.h>
@@ -286,13 +287,68 @@ static void batch(const struct worker_env *env, const struct pepsi_host *h, size
 	}
 }
 
-static void all(const struct worker_env *env, const struct pepsi_host *h)
+/* --- a module that drives many messages at once: so many as are there are begun, and its events run until all are over */
+
+static struct pending pending[TRIAL_BATCH];
+static int32_t ended_with[TRIAL_BATCH];
+static size_t n_over;
+
+static void over(void *arg, struct pepsi_msg *m, int32_t rc)
+{
+	(void)arg;
+	ended_with[m - msgs] = rc;
+	n_over++;
+}
+
+/* Whose turn it is; between turns the oldest that is pending, which is the one to be named when time runs out. */
+static void hand(void *arg, const struct pepsi_msg *m, int64_t since)
+{
+	size_t i = 0;
+	(void)arg;
+	while (!since && i < n_msgs && pending[i].life != PENDING_WAITS)
+		i++;
+	if (m)
+		i = (size_t)(m - msgs);
+	if ((m || !since) && i < n_msgs)
+		sh->at = (uint32_t)(first + i);
+}
+
+static void on_tick(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	concurrent_stop_near(arg, clock_mono_us()); /* the parent kills what goes on beyond the time */
+}
+
+/* The deadline is for the whole crowd: a call of the module's does not begin it anew. */
+static void crowd(const struct worker_env *env, struct concurrent *c, size_t n)
+{
+	struct timeval tick = { .tv_usec = 50 * 1000 };
+	struct event *ev = event_new(concurrent_base(c), -1, EV_PERSIST, on_tick, c);
+	if (!ev || event_add(ev, &tick))
+		refuse("no event loop");
+	begin(env, n);
+	n_over = 0;
+	step(STEP_PROCESS, first);
+	for (size_t i = 0; i < n && !trial->fused; i++)
+		concurrent_begin(c, &msgs[i], &pending[i]);
+	while (n_over < n && !trial->fused)
+		event_base_loop(concurrent_base(c), EVLOOP_ONCE);
+	returned();
+	event_free(ev);
+	for (size_t i = 0; i < n; i++)
+		report(i, ended_with[i], trial->fused ? TRIAL_DECLINES : TRIAL_NOT_ASKED);
+}
+
+static void all(const struct worker_env *env, const struct pepsi_host *h, struct concurrent *c)
 {
 	const struct pepsi_stage *st = &env->mod->stage;
 	bool batches = st->process_batch && st->load_class == PEPSI_LOAD_METADATA && !trial->fused;
 	for (; first < trial->n_items; first += n_msgs) {
 		size_t left = trial->n_items - first;
-		if (batches)
+		if (c)
+			crowd(env, c, left < TRIAL_BATCH ? left : TRIAL_BATCH);
+		else if (batches)
 			batch(env, h, left < TRIAL_BATCH ? left : TRIAL_BATCH);
 		else
 			one(env, h);
@@ -327,16 +383,24 @@ static _Noreturn void child(const struct trial *t)
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	if (confine(mod.stage.caps & PEPSI_CAP_HELPER)) /* what a worker may not do fails here, too */
 		note(PEPSI_LOG_WARN, "this kernel has no seccomp filters: the module is less confined than in a worker");
+	struct concurrent *c = NULL;
+	const struct pepsi_host *host = &h;
+	if (mod.stage.caps & PEPSI_CAP_CONCURRENT) {
+		struct concurrent_owner owner = { NULL, over, hand };
+		if (!(c = concurrent_new(&env, &owner, &h)))
+			refuse("no event loop");
+		host = concurrent_table();
+	}
 	sh->step = STEP_OPEN;
 	int64_t began = clock_mono_us();
-	int32_t rc = mod.stage.open ? mod.stage.open(&h, &conf, &env.state) : PEPSI_OK;
+	int32_t rc = mod.stage.open ? mod.stage.open(host, &conf, &env.state) : PEPSI_OK;
 	sh->open_us = clock_mono_us() - began;
 	if (rc != PEPSI_OK) {
 		char text[80];
 		snprintf(text, sizeof text, "open() of the module returned %d", rc);
 		refuse(text);
 	}
-	all(&env, &h);
+	all(&env, &h, c);
 	step(STEP_CLOSE, 0);
 	if (mod.stage.close)
 		mod.stage.close(env.state);

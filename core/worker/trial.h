@@ -9,7 +9,8 @@
  *
  * The messages come to the module as a worker would bring them: TRIAL_BATCH at a time through process_batch() where a METADATA
  * module has that hook, else one by one through process(). fused: as in the worker of the stage before instead: can_fuse() is
- * asked about each, and those that it takes go through process(). */
+ * asked about each, and those that it takes go through process(). A module that drives many messages at once (PEPSI_CAP_CONCURRENT) gets
+ * TRIAL_BATCH of them at a time, and its events run until all are over; it is never asked whether it fuses. */
 #ifndef PEPSI_WORKER_TRIAL_H
 #define PEPSI_WORKER_TRIAL_H
 

@@ -1,8 +1,10 @@
 /* Health of addresses, in memory and to the table; see address_health.h. The rules are proto/relay/health.c. */
 #include "address_health.h"
 
+#include "base/log.h"
 #include "known.h"
 #include "memory.h"
+#include "say.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -186,6 +188,13 @@ static struct place *note(struct address_health *a, const char *mx, const struct
 	return p;
 }
 
+static void tell(const struct address_health *a, const char *event, const struct route_address *ip, const char *mx, const char *why)
+{
+	char text[INET6_ADDRSTRLEN] = "?";
+	inet_ntop(ip->n == 4 ? AF_INET : AF_INET6, ip->ip, text, sizeof text);
+	say(a->db.host, NULL, PEPSI_LOG_INFO, "event=%s address=%s host=%s%s%s", event, text, mx, *why ? " reason=" : "", *why ? log_qz(why) : "");
+}
+
 void address_health_good(struct address_health *a, const char *mx, const struct route_address *ip, uint32_t ttl)
 {
 	struct place *p = note(a, mx, ip, ttl);
@@ -196,14 +205,8 @@ void address_health_good(struct address_health *a, const char *mx, const struct 
 	p->why[0] = 0;
 	if (ill || p->h.ok_at - p->written >= TOUCH_S)
 		changed(a, p);
-	if (ill) {
-		char text[INET6_ADDRSTRLEN] = "?";
-		struct buf line = BUF_INIT(500);
-		inet_ntop(ip->n == 4 ? AF_INET : AF_INET6, ip->ip, text, sizeof text);
-		buf_addf(&line, "event=address-well address=%s host=%s", text, mx);
-		a->db.host->log(NULL, PEPSI_LOG_INFO, buf_z(&line));
-		buf_free(&line);
-	}
+	if (ill)
+		tell(a, "address-well", ip, mx, "");
 }
 
 void address_health_bad(struct address_health *a, const char *mx, const struct route_address *ip, uint32_t ttl, const char *why)
@@ -216,14 +219,8 @@ void address_health_bad(struct address_health *a, const char *mx, const struct r
 	health_failed(&p->h, now_of(a), a->seed >> 33);
 	snprintf(p->why, sizeof p->why, "%s", why);
 	changed(a, p);
-	if (well) { /* of a series the first is worth a line: the attempts have theirs */
-		char text[INET6_ADDRSTRLEN] = "?";
-		struct buf line = BUF_INIT(700);
-		inet_ntop(ip->n == 4 ? AF_INET : AF_INET6, ip->ip, text, sizeof text);
-		buf_addf(&line, "event=address-ill address=%s host=%s reason=\"%s\"", text, mx, p->why);
-		a->db.host->log(NULL, PEPSI_LOG_INFO, buf_z(&line));
-		buf_free(&line);
-	}
+	if (well) /* of a series the first is worth a line: the attempts have theirs */
+		tell(a, "address-ill", ip, mx, p->why);
 }
 
 /* -- life */

@@ -1,6 +1,9 @@
 /* The statements' way; see known.h. */
 #include "known.h"
 
+#include "base/log.h"
+#include "say.h"
+
 PGresult *known_ask(struct known_db *k, const char *sql, int n, const char *const *values)
 {
 	enum { AGAIN_MS = 60 * 1000 };
@@ -11,16 +14,12 @@ PGresult *known_ask(struct known_db *k, const char *sql, int n, const char *cons
 		return res;
 	int64_t now = k->host->mono_ms();
 	if (!k->told_ms || now - k->told_ms > AGAIN_MS) {
-		struct buf line = BUF_INIT(400);
 		struct str why = str_trim(str_from(res ? PQresultErrorMessage(res) : "no connection"));
 		ptrdiff_t nl = str_chr(why, '\n');
 		k->told_ms = now;
 		if (nl >= 0)
 			why.n = (size_t)nl;
-		buf_addf(&line, "event=destinations-database reason=\"%.*s\" hint=\"what is known of destinations is neither read nor kept meanwhile\"",
-		    (int)(why.n < 200 ? why.n : 200), why.p);
-		k->host->log(NULL, PEPSI_LOG_WARN, buf_z(&line));
-		buf_free(&line);
+		say(k->host, NULL, PEPSI_LOG_WARN, "event=destinations-database reason=%s hint=\"what is known of destinations is neither read nor kept meanwhile\"", log_q(why));
 	}
 	PQclear(res);
 	return NULL;

@@ -3,6 +3,7 @@
 
 #include "known.h"
 #include "memory.h"
+#include "say.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,19 +110,16 @@ static void on_timer(void *arg, uint32_t what)
 
 static void tell(struct ratchet_memory *m, struct pepsi_msg *msg, struct str domain, const struct ratchet *r, enum ratchet_event e)
 {
-	struct buf line = BUF_INIT(600);
 	time_t at = (time_t)r->best_at;
 	struct tm tm;
 	char day[16] = "?";
 	if (gmtime_r(&at, &tm))
 		strftime(day, sizeof day, "%Y-%m-%d", &tm);
 	if (e == RATCHET_WEAKER)
-		buf_addf(&line, "event=destination-weaker domain=%.*s now=%s best=%s best_at=%s hint=\"mail to it is protected less than before: ask its postmaster, or look for "
+		say(m->db.host, msg, PEPSI_LOG_WARN, "event=destination-weaker domain=%.*s now=%s best=%s best_at=%s hint=\"mail to it is protected less than before: ask its postmaster, or look for "
 		    "somebody in between\"", STR_ARG(domain), ratchet_level_name(r->last), ratchet_level_name(r->best), day);
 	else
-		buf_addf(&line, "event=destination-recovered domain=%.*s now=%s", STR_ARG(domain), ratchet_level_name(r->last));
-	m->db.host->log(msg, e == RATCHET_WEAKER ? PEPSI_LOG_WARN : PEPSI_LOG_INFO, buf_z(&line));
-	buf_free(&line);
+		say(m->db.host, msg, PEPSI_LOG_INFO, "event=destination-recovered domain=%.*s now=%s", STR_ARG(domain), ratchet_level_name(r->last));
 }
 
 void ratchet_memory_note(struct ratchet_memory *m, struct pepsi_msg *msg, struct str domain, enum ratchet_level level)

@@ -1,4 +1,6 @@
 /* Questions about policies of MTA-STS, and the course of a fetch; see sts_policies.h. What is kept and how it is told: sts_held.c. */
+#include "base/log.h"
+#include "say.h"
 #include "sts_policies_internal.h"
 
 #include <stdio.h>
@@ -96,25 +98,18 @@ static void answer_waiting(struct sts_known *k)
 
 /* -- a fetch */
 
-static void say(const struct sts_known *k, int32_t level, const char *event, const char *more)
-{
-	struct buf line = BUF_INIT(600);
-	buf_addf(&line, "event=%s domain=%.*s %s", event, (int)k->item.n, (const char *)k->item.key, more);
-	k->p->db.host->log(NULL, level, buf_z(&line));
-	buf_free(&line);
-}
+/* The domain, for a log line. */
+#define DOMAIN(k) (int)(k)->item.n, (const char *)(k)->item.key
 
 static void say_failed(const struct sts_known *k)
 {
-	char more[STS_WHY_MAX + 120];
-	snprintf(more, sizeof more, "result=%s reason=\"%s\" failures=%u%s", tlsrpt_result_name(k->failure), k->why, k->cached.failures,
-	    k->cached.known && now_of(k->p) < sts_expires(&k->cached) ? " hint=\"the policy known before holds on\"" : "");
-	say(k, PEPSI_LOG_WARN, "sts-policy-failed", more);
+	say(k->p->db.host, NULL, PEPSI_LOG_WARN, "event=sts-policy-failed domain=%.*s result=%s reason=%s failures=%u%s", DOMAIN(k), tlsrpt_result_name(k->failure),
+	    log_qz(k->why), k->cached.failures, k->cached.known && now_of(k->p) < sts_expires(&k->cached) ? " hint=\"the policy known before holds on\"" : "");
 }
 
 static void take_policy(struct sts_known *k, struct str body)
 {
-	char more[100], was[STS_ID_MAX + 1];
+	char was[STS_ID_MAX + 1];
 	struct sts_policy policy;
 	const char *why;
 	bool known = k->cached.known;
@@ -126,8 +121,8 @@ static void take_policy(struct sts_known *k, struct str body)
 		return;
 	}
 	sts_known_fetched(k, &policy, body, now);
-	snprintf(more, sizeof more, "mode=%s id=%s max_age=%u", sts_mode_name(policy.mode), k->cached.id, policy.max_age);
-	say(k, PEPSI_LOG_INFO, !known ? "sts-policy-new" : strcmp(was, k->cached.id) ? "sts-policy-changed" : "sts-policy-renewed", more);
+	say(k->p->db.host, NULL, PEPSI_LOG_INFO, "event=sts-policy-%s domain=%.*s mode=%s id=%s max_age=%u", !known ? "new" : strcmp(was, k->cached.id) ? "changed" : "renewed",
+	    DOMAIN(k), sts_mode_name(policy.mode), k->cached.id, policy.max_age);
 }
 
 static void on_fetched(void *arg, const struct sts_wire_answer *a)
@@ -140,12 +135,10 @@ static void on_fetched(void *arg, const struct sts_wire_answer *a)
 		take_policy(k, a->text);
 	} else if (a->class == STS_WIRE_BUSY) {
 		/* ours, not the domain's: not counted against it, and asked again with the next mail */
-		char more[STS_WIRE_WHY_MAX + 20];
 		struct sts_ask *w;
 		TAILQ_FOREACH(w, &k->waiting, link)
 			w->unknown = true;
-		snprintf(more, sizeof more, "reason=\"%.*s\"", STR_ARG(a->text));
-		say(k, PEPSI_LOG_WARN, "sts-fetch-away", more);
+		say(p->db.host, NULL, PEPSI_LOG_WARN, "event=sts-fetch-away domain=%.*s reason=%s", DOMAIN(k), log_q(a->text));
 	} else {
 		sts_known_failed(k, sts_wire_result(a->class), a->text, now_of(p));
 		say_failed(k);

@@ -130,6 +130,9 @@ int dkim_evaluate(void *arg, struct dns_answers *set);
 /* The same for the signatures' keys alone: DNS_DONE once these are there; concludes nothing. For who has questions that matter more than
  * those of an ARC chain, which may be a hundred. */
 int dkim_evaluate_keys(void *arg, struct dns_answers *set);
+/* Only asks for the keys of those signatures whose d= is this domain, above or below it: where few questions may be under way at a time, the first ones
+ * asked are the first answered. Behind dkim_headers(). */
+void dkim_ask_first(const struct dkim *d, struct str domain, struct dns_answers *set);
 
 /* Are the results below final? */
 bool dkim_done(const struct dkim *d);

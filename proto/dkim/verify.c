@@ -165,6 +165,20 @@ void dkim_body_end(struct dkim *d)
 	conclude(d);
 }
 
+static bool within(struct str domain, struct str parent)
+{
+	return str_ieq(domain, parent) || (domain.n > parent.n && domain.p[domain.n - parent.n - 1] == '.' && str_iends(domain, parent));
+}
+
+void dkim_ask_first(const struct dkim *d, struct str domain, struct dns_answers *set)
+{
+	for (size_t i = 0; i < d->n && d->headers && domain.n; i++) {
+		const struct dkim_sig *s = &d->sig[i];
+		if (!s->settled && !s->keyed && (within(s->pub.domain, domain) || within(domain, s->pub.domain)))
+			dns_answers_get(set, s->key_name, DNS_TXT);
+	}
+}
+
 int dkim_evaluate_keys(void *arg, struct dns_answers *set)
 {
 	struct dkim *d = arg;

@@ -17,5 +17,5 @@ modules=$work/modules
 mkdir "$modules"
 cp *.so "$modules/"
 printf '[pepsi]\nMODULE_PATH = %s\n' "$modules" >c.conf
-"$PEPSI" -c c.conf stage list | grep "${so%.so} *1.0 *1.[01]" || { echo "stage list does not show ${so%.so}"; exit 1; }
+"$PEPSI" -c c.conf stage list | grep "${so%.so} *1.0 *1.[0-9]" || { echo "stage list does not show ${so%.so}"; exit 1; }
 "$PEPSI" -c c.conf --json stage describe "${so%.so}" | grep -q "\"name\":\"${so%.so}\"" || { echo "stage describe by name"; exit 1; }

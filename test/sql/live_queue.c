@@ -30,6 +30,7 @@ struct got {
 	bool done;
 	enum store_rc rc;
 	size_t n;
+	char domain[64];
 	int64_t ids[2000], wait_us, now_us, total;
 	enum store_rc rcs[2000];
 	unsigned stages[2000];
@@ -70,6 +71,7 @@ static void on_claim(void *arg, enum store_rc rc, const struct store_claimed *ro
 	for (size_t i = 0; i < n; i++) {
 		g->ids[i] = rows[i].id;
 		g->stages[i] = rows[i].stage;
+		snprintf(g->domain, sizeof g->domain, "%s", rows[i].domain);
 	}
 	g->done = true;
 }
@@ -360,7 +362,7 @@ static void add(const char *stage, int64_t *id)
 
 static void test_claim(void **state)
 {
-	struct store_claim_stage ask[] = { { "none", 5, 1, 0, 1 }, { "b", 1, 1, 0, 1 }, { "a", 2, 1, 0, 1 } };
+	struct store_claim_stage ask[] = { { .stage = "none", .limit = 5, .fifo = 1, .floor_us = 0, .cost_us = 1 }, { .stage = "b", .limit = 1, .fifo = 1, .floor_us = 0, .cost_us = 1 }, { .stage = "a", .limit = 2, .fifo = 1, .floor_us = 0, .cost_us = 1 } };
 	int64_t a[3], b[2];
 
 	(void)state;
@@ -375,10 +377,13 @@ static void test_claim(void **state)
 	for (size_t i = 0; i < 3; i++)
 		assert_true((got.stages[i] == 1 && got.ids[i] == b[0]) || (got.stages[i] == 2 && (got.ids[i] == a[0] || got.ids[i] == a[1])));
 	assert_int_equal(live_sql_int("SELECT count(*) FROM pepsi.workqueue WHERE status = 'running'"), 3);
+	assert_string_equal(got.domain, "");
 	ask[1].limit = 0;
+	ask[2].domain = true;
 	CALL(store_claim(db, ask, 3, NULL, 0, on_claim, &got));
 	assert_int_equal(got.n, 1);
 	assert_int_equal(got.ids[0], a[2]);
+	assert_string_equal(got.domain, strchr(one_rcpt[0].p, '@') + 1);
 
 	/* What a dead worker left, and release. */
 	CALL(store_still_running(db, "a", (const int64_t[]){ a[0], b[0], b[1], a[2], 999999999 }, 5, on_ids, &got));
@@ -425,7 +430,7 @@ static void on_keys(void *arg, enum store_rc rc, const struct store_claimed *row
 
 static void test_fair_claim(void **state)
 {
-	struct store_claim_stage ask = { "a", 30, 3, 1000, 100 };
+	struct store_claim_stage ask = { .stage = "a", .limit = 30, .fifo = 3, .floor_us = 1000, .cost_us = 100 };
 	const struct store_claim_book ahead = { 0, "192.0.2.1", 1000000 };
 
 	(void)state;
@@ -494,7 +499,7 @@ static void test_due(void **state)
 
 static void test_blame(void **state)
 {
-	const struct store_claim_stage ask = { "a", 1, 1, 0, 1 };
+	const struct store_claim_stage ask = { .stage = "a", .limit = 1, .fifo = 1, .floor_us = 0, .cost_us = 1 };
 	int64_t id;
 
 	(void)state;

@@ -36,6 +36,10 @@ DEPTH = 1
 [stage-none]
 PROGRAM = pepsi-stage-bad-none
 DEPTH = 1
+[stage-many]
+PROGRAM = pepsi-stage-many
+NEXT_STAGE = local
+MAX_RUNTIME = 5 s
 [stage-future]
 PROGRAM = pepsi-stage-bad-major
 DEPTH = 1
@@ -91,6 +95,23 @@ got=$(echo "$f" | worker none)
 [ "$got" = 0 ] || fail "none answered: $got"
 sql "SELECT status, state ->> 'last_error', state ? 'failed_at' FROM pepsi.workqueue WHERE id = $f" |
 	grep -q '^failed|pepsi-stage-bad-none broke the stage ABI: .*|t$' || fail "the failed row says nothing"
+# many at once: answers carry the id, in the order in which messages end; ids out of a file; one that never ends is given up
+a=$(inject many '{wait-700@b.test}' x)
+b=$(inject many '{wait-10@b.test}' x)
+c=$(inject many '{now@b.test}' x)
+got=$(printf '%s\n%s\n%s\n' "$a" "$b" "$c" | worker many) || { fail "worker many"; cat "$tmp/err"; }
+[ "$got" = "0 $c
+0 $b
+0 $a" ] || fail "many answered: $got"
+[ "$(row "$a")" = 'local pending wait-700@b.test' ] || fail "row $a: $(row "$a")"
+sql "UPDATE pepsi.workqueue SET status = 'running', stage = 'many' WHERE id IN ($a, $b)"
+printf '%s\n%s\n999999\n' "$b" "$a" >"$tmp/ids"
+got=$(worker many <"$tmp/ids") && fail "a row that is not there must show in the exit status"
+echo "$got" | grep -q "^0 $b\$" && echo "$got" | grep -q "^0 $a\$" && echo "$got" | grep -q '^1 999999 {"error":"there is no row' || fail "ids out of a file: $got"
+a=$(inject many '{forever@b.test}' x)
+got=$(echo "$a" | worker many) && fail "it never ended, and yet all is well: $got"
+grep -q 'event=overdue' "$tmp/err" || fail "overdue: $(cat "$tmp/err")"
+
 echo "$f" | worker future && fail "a module of another major was loaded"
 grep -q 'speaks stage ABI 2.0, this pepsi speaks 1.2' "$tmp/err" || fail "refusal of another major: $(cat "$tmp/err")"
 exit $bad

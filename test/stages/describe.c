@@ -75,6 +75,20 @@ static void a_good_one(void **st)
 	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
 }
 
+static void one_that_cannot_be_stopped(void **st)
+{
+	(void)st;
+	struct module_info m;
+	worker_describe("pepsi-stage-many-nostop", STAGES "/pepsi-stage-many-nostop.so", NULL, NULL, &m);
+	assert_non_null(m.error);
+	assert_non_null(strstr(m.error, "module declares PEPSI_CAP_CONCURRENT and has no stop() hook (it says ABI 1.2"));
+	module_info_free(&m);
+	worker_describe("pepsi-stage-many", STAGES "/pepsi-stage-many.so", NULL, NULL, &m);
+	assert_null(m.error);
+	assert_int_equal(m.caps, PEPSI_CAP_CONCURRENT | PEPSI_CAP_DELIVER | PEPSI_CAP_NET);
+	module_info_free(&m);
+}
+
 static void a_hang_costs_ten_seconds(void **st)
 {
 	(void)st;
@@ -142,6 +156,6 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(refusals), cmocka_unit_test(a_good_one), cmocka_unit_test(validating),
 		cmocka_unit_test(not_for_this_account),
-		cmocka_unit_test(a_hang_costs_ten_seconds) };
+		cmocka_unit_test(one_that_cannot_be_stopped), cmocka_unit_test(a_hang_costs_ten_seconds) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,7 +27,6 @@ struct many {
 	struct job *jobs;
 	const struct pepsi_host *h;
 	const struct pepsi_conf *conf;
-	unsigned n, most;     /* pending now, and at once so far */
 	struct pepsi_msg *old; /* the last that was completed */
 };
 
@@ -48,7 +47,6 @@ static void over(struct job *j, int32_t rc)
 	h->event_free(j->e);
 	if (j->fd >= 0)
 		close(j->fd);
-	j->w->n--;
 	j->w->old = j->m;
 	*j->prev = j->next;
 	if (j->next)
@@ -200,12 +198,6 @@ static int32_t process(void *worker, const struct pepsi_host *h, struct pepsi_ms
 			close(j->fd);
 		free(j);
 		return rc;
-	}
-	if (++w->n > w->most) {
-		char text[100];
-		w->most = w->n;
-		snprintf(text, sizeof text, "at once: %u", w->most);
-		h->log(NULL, PEPSI_LOG_DEBUG, text);
 	}
 	j->next = w->jobs;
 	j->prev = &w->jobs;

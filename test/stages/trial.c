@@ -180,6 +180,82 @@ static void in_fused_passes(void **st)
 	trial_result_free(&r);
 }
 
+/* A module that drives many messages at once; wishes: one word for each message. */
+static struct trial_result at_once(const char *const *wishes, size_t n, bool fused, int64_t runtime_ms)
+{
+	char path[600], address[120][64];
+	struct str rcpt[120];
+	struct wire_item items[120];
+	struct config_faults *faults = config_faults_new();
+	struct config *c = config_load("/dev/null", faults);
+	struct trial_result r;
+	snprintf(path, sizeof path, "%s/pepsi-stage-many.so", STAGES);
+	assert_int_equal(config_set(c, "stage-here", "NEXT_STAGE", "next"), 0);
+	assert_int_equal(config_set(c, "pepsi-dns", "SERVERS", "127.0.0.1:9"), 0);
+	assert_int_equal(config_set(c, "pepsi-dns", "MESSAGE_DEADLINE", "1 s"), 0);
+	for (size_t i = 0; i < 120; i++) {
+		snprintf(address[i], sizeof address[i], "%s@b.test", wishes[i % n]);
+		rcpt[i] = str_from(address[i]);
+		items[i] = (struct wire_item){ .id = (int64_t)i + 1, .has_content = true, .rcpts = &rcpt[i], .n_rcpts = 1, .state = STR("{}") };
+	}
+	struct trial t = { .path = path, .c = c, .stage = "here", .runtime_ms = runtime_ms, .any_stage = true, .report = report, .fused = fused,
+		.items = items, .n_items = n > 1 && n < 120 ? n : 120 };
+	trial_run(&t, &r);
+	config_free(c);
+	config_faults_free(faults);
+	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+	return r;
+}
+
+static void many_at_once(void **st)
+{
+	static const char *const wait[] = { "wait-300" };
+	static const char *const ends[] = { "wait-300", "now", "retry-1", "twice-1", "noend-1", "pending-1", "late-1", "block-1", "early", "again", "dns-a_test", "wait-1" };
+	static const char *const crash[] = { "wait-10", "wait-2000", "crash-200", "wait-2000" }, *const hang[] = { "wait-10", "wait-30000", "hang-200" };
+	static const char *const never[] = { "wait-10", "stay", "forever" };
+	char retry[40];
+	(void)st;
+	int64_t began = clock_mono_us();
+	struct trial_result r = at_once(wait, 1, false, 60000);
+	assert_int_equal(r.end, TRIAL_DONE);
+	assert_int_equal(lines_with(&r, "advance_or_finish 0 1 ops"), 120);
+	assert_true(clock_mono_us() - began < 120 * 300 * 1000 / 2); /* three crowds: a second */
+	trial_result_free(&r);
+
+	r = at_once(ends, 12, false, 60000);
+	assert_int_equal(r.end, TRIAL_DONE);
+	snprintf(retry, sizeof retry, "- %d 1 ops", PEPSI_RETRY);
+	assert_int_equal(lines_with(&r, "ops"), 12);
+	assert_int_equal(lines_with(&r, retry), 1);
+	assert_int_equal(lines_with(&r, "advance_or_finish -3 1 ops advance() was called after a terminal"), 1);
+	assert_int_equal(lines_with(&r, "- 0 1 ops process() returned PEPSI_OK without a terminal"), 1);
+	assert_int_equal(lines_with(&r, "- 2 1 ops the pass ended with 2, which is none of"), 1);
+	assert_int_equal(lines_with(&r, "resolve() waits, and all messages of this worker with it"), 1);
+	assert_int_equal(lines_with(&r, "complete() within process()"), 1);
+	assert_int_equal(lines_with(&r, "advance_or_finish 0 1 ops"), 8);
+	trial_result_free(&r);
+
+	r = at_once(crash, 4, false, 60000);
+	assert_int_equal(r.end, TRIAL_CRASHED);
+	assert_string_equal(r.during, "process");
+	assert_int_equal(r.at, 2);
+	trial_result_free(&r);
+	r = at_once(hang, 3, false, 1500);
+	assert_int_equal(r.end, TRIAL_LATE);
+	assert_int_equal(r.at, 2);
+	trial_result_free(&r);
+	r = at_once(never, 3, false, 2000); /* stop() is called; one hears it */
+	assert_int_equal(r.end, TRIAL_LATE);
+	assert_int_equal(r.at, 2);
+	assert_int_equal(r.n_notes, 1);
+	assert_string_equal(r.notes[0].text, "message 2: stopped: runtime");
+	trial_result_free(&r);
+	r = at_once(wait, 1, true, 60000);
+	assert_int_equal(r.end, TRIAL_DONE);
+	assert_int_equal(lines_with(&r, "declined"), 120);
+	trial_result_free(&r);
+}
+
 static void a_report_that_does_not_fit(void **st)
 {
 	(void)st;
@@ -193,7 +269,7 @@ static void a_report_that_does_not_fit(void **st)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(how_it_ends), cmocka_unit_test(it_crashes), cmocka_unit_test(in_batches), cmocka_unit_test(in_fused_passes),
+	const struct CMUnitTest tests[] = { cmocka_unit_test(how_it_ends), cmocka_unit_test(it_crashes), cmocka_unit_test(in_batches), cmocka_unit_test(in_fused_passes), cmocka_unit_test(many_at_once),
 		cmocka_unit_test(a_report_that_does_not_fit) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

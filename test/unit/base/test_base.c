@@ -203,7 +203,7 @@ static void test_log_stays_one_line(void **state)
 	dup2(p[1], STDERR_FILENO);
 	log_ctx_set(&outer, NULL, "listener=mx");
 	log_ctx_set(&inner, &outer, "id=12");
-	log_info(&inner, "event=x from=%s raw=%s", log_q(STR("a\"b\r\n<2>evil\x7f")), "one\ntwo");
+	log_info(&inner, "event=x from=%s raw=%s", log_q(STR("a\"b\r\n<2>evil\x7f\xc2\x9b[2J\xe2\x80\xae\xc3\xbc\xc2")), "one\ntwo");
 	log_debug(NULL, "not at this level");
 	dup2(keep, STDERR_FILENO);
 	close(p[1]);
@@ -211,7 +211,7 @@ static void test_log_stays_one_line(void **state)
 	assert_true(n > 0);
 	line[n] = 0;
 	assert_ptr_equal(strchr(line, '\n'), line + n - 1);
-	assert_non_null(strstr(line, "listener=mx id=12 event=x from=\"a\\\"b\\x0d\\x0a<2>evil\\x7f\" raw=one\\x0atwo\n"));
+	assert_non_null(strstr(line, "listener=mx id=12 event=x from=\"a\\\"b\\x0d\\x0a<2>evil\\x7f\\xc2\\x9b[2J\\xe2\\x80\\xae\xc3\xbc\xc2\" raw=one\\x0atwo\n"));
 	assert_null(strstr(line, "not at this"));
 	close(p[0]);
 	close(keep);

@@ -322,9 +322,35 @@ static void bounds(void **state)
 	tally_free(t);
 }
 
+/* One organisation with names below it without end takes its share of a batch, not all of it. */
+static void crowd(void **state)
+{
+	struct database d;
+	struct tally *t = begin(&d);
+	char name[64];
+	(void)state;
+	for (unsigned i = 0; i < 700; i++) {
+		struct tally_message m = message();
+		snprintf(name, sizeof name, "n%u.evil.test", i);
+		m.domain = str_from(name);
+		m.org = STR("Evil.test");
+		add(t, &m, NOW);
+	}
+	struct tally_message honest = message();
+	add(t, &honest, NOW);
+	tally_flush(t, 0, true);
+	assert_int_equal(d.n, TALLY_DOMAINS_ORG + 1);
+	unsigned there = 0;
+	for (size_t i = 0; i < d.n; i++)
+		there += !strcmp(d.line[i].domain, "example.org");
+	assert_int_equal(there, 1);
+	answer(&d, STORE_OK, 0);
+	tally_free(t);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(lines), cmocka_unit_test(words), cmocka_unit_test(not_counted), cmocka_unit_test(again), cmocka_unit_test(drained),
-		cmocka_unit_test(bounds) };
+		cmocka_unit_test(bounds), cmocka_unit_test(crowd) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -121,7 +121,7 @@ static const char *zone_text(const char *name)
 	static const struct {
 		const char *name, *txt;
 	} zone[] = {
-		{ "good.test", "v=spf1 ip4:127.0.0.1 -all" }, { "bad.test", "v=spf1 -all" }, { "_dmarc.bad.test", "v=DMARC1; p=reject; rua=mailto:r@bad.test" },
+		{ "good.test", "v=spf1 ip4:127.0.0.1 -all" }, { "mapped.test", "v=spf1 ip4:127.0.0.9 -all" }, { "bad.test", "v=spf1 -all" }, { "_dmarc.bad.test", "v=DMARC1; p=reject; rua=mailto:r@bad.test" },
 		{ "_dmarc.good.test", "v=DMARC1; p=reject; rua=mailto:r@good.test" },
 	};
 	for (size_t i = 0; i < sizeof zone / sizeof *zone; i++)
@@ -476,9 +476,61 @@ static void counts(void **st)
 	end(w);
 }
 
+/* A client that never ends a message makes us ask no more than it may: nobody floods a third party's name servers through us. */
+static void amplification(void **st)
+{
+	struct world *w = begin(ENFORCE("listener-mx", "AUTHENTICATION_QUERIES_PER_MINUTE", "50"));
+	struct client c = hello(w);
+	(void)st;
+	for (unsigned i = 0; i < 300; i++) {
+		char line[200];
+		snprintf(line, sizeof line, "MAIL FROM:<x@v%u.victim.test>\r\nRCPT TO:<bob@example.test>\r\n", i);
+		client_send(&c, line);
+		client_expect(&c, "250 ");
+		client_expect(&c, "250 ");
+		world_turn(w);
+		resolve(w, NULL);
+		client_send(&c, "RSET\r\n");
+		client_expect(&c, "250 ");
+	}
+	assert_true(dns.asked >= 50 && dns.asked <= 50 + VERIFY_QUERIES);
+	assert_true(counted(w, "pepsi_authentication_unasked_total") >= 200);
+	/* what it sends then is told temperror, not refused and not passed */
+	envelope(&c, "ann@good.test");
+	content(&c, "", "ann@good.test");
+	resolve(w, NULL);
+	expect_accepted(w, &c);
+	has(last_headers(w), "spf=temperror");
+	has(last_headers(w), "dmarc=temperror");
+	client_free(&c);
+	end(w);
+}
+
+/* An IPv4 client that a proxy tells of in the form of IPv6 is the IPv4 client it is: for SPF, and in what is written. */
+static void mapped(void **st)
+{
+	static const unsigned char v2[] = "\r\n\r\n\0\r\nQUIT\n\x21\x21\0\x24" /* PROXY, TCP over IPv6, 36 octets */
+					  "\0\0\0\0\0\0\0\0\0\0\xff\xff\x7f\0\0\x09"
+					  "\0\0\0\0\0\0\0\0\0\0\xff\xff\x7f\0\0\x01"
+					  "\x12\x67\0\x19";
+	struct world *w = begin(ENFORCE("listener-mx", "PROXY_FROM", "127.0.0.1", "listener-mx", "REVERSE_DNS", "NO"));
+	struct client c = client_new(w);
+	(void)st;
+	client_send_n(&c, (const char *)v2, sizeof v2 - 1);
+	client_hello(&c);
+	w->fake.sender = "127.0.0.9";
+	envelope(&c, "ann@mapped.test");
+	content(&c, "", "ann@mapped.test");
+	resolve(w, NULL);
+	expect_accepted(w, &c);
+	has(last_headers(w), "spf=pass (ip4:127.0.0.9");
+	client_free(&c);
+	end(w);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(in_time), cmocka_unit_test(late), cmocka_unit_test(gone), cmocka_unit_test(temporary),
-		cmocka_unit_test(memory), cmocka_unit_test(counts) };
+		cmocka_unit_test(memory), cmocka_unit_test(counts), cmocka_unit_test(amplification), cmocka_unit_test(mapped) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -719,6 +720,113 @@ static void random_case(void **st)
 	assert_int_equal(ask("lower.a.long.name.with.many.letters.test", DNS_A).status, DNS_TEMPFAIL);
 }
 
+/* ---- the resolving child, hostile: what it says is bounded as what a server says */
+
+static struct {
+	int fd;
+	struct event *ev;
+	unsigned asked, closed;
+	const char *mode;
+} child;
+
+static void on_child_question(evutil_socket_t fd, short what, void *arg)
+{
+	static unsigned char out[70000];
+	unsigned char q[600];
+	struct event **ev = arg;
+	ssize_t n = recv(fd, q, sizeof q, 0);
+	(void)what;
+	if (n < 17) {
+		child.closed++;
+		event_free(*ev);
+		free(ev);
+		close(fd);
+		return;
+	}
+	child.asked++;
+	size_t end = answer(&lab.fake[1], q, (size_t)n, true, out);
+	if (!strcmp(child.mode, "garbage")) {
+		memset(out, 0xc0, end);
+	} else if (!strcmp(child.mode, "id")) {
+		out[0] ^= 1;
+	} else if (!strcmp(child.mode, "short")) {
+		end = 3;
+	} else if (!strcmp(child.mode, "cut")) {
+		end -= 2;
+	} else if (!strcmp(child.mode, "huge")) {
+		memset(out + end, 0xff, 65000 - end);
+		end = 65000;
+	} else if (!strcmp(child.mode, "counts")) {
+		out[6] = out[7] = 0xff;
+	} else if (!strcmp(child.mode, "dies")) {
+		shutdown(fd, SHUT_RDWR);
+		return;
+	} else if (!strcmp(child.mode, "silent")) {
+		return;
+	}
+	send(fd, out, end, MSG_NOSIGNAL);
+	if (!strcmp(child.mode, "twice"))
+		send(fd, out, end, MSG_NOSIGNAL);
+}
+
+static void on_child(evutil_socket_t fd, short what, void *arg)
+{
+	struct event **ev = malloc(sizeof *ev);
+	int s = accept4(fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	(void)what;
+	(void)arg;
+	assert_true(s >= 0 && ev);
+	*ev = event_new(lab.base, s, EV_READ | EV_PERSIST, on_child_question, ev);
+	event_add(*ev, NULL);
+}
+
+static void hostile_child(void **st)
+{
+	static const char *const modes[] = { "garbage", "id", "short", "cut", "huge", "counts", "dies", "silent", "twice", "good" };
+	struct sockaddr_un un = { .sun_family = AF_UNIX };
+	(void)st;
+	memset(&child, 0, sizeof child);
+	snprintf(un.sun_path, sizeof un.sun_path, "/tmp/pepsi-unit-dns.%ld", (long)getpid());
+	child.fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	assert_int_equal(bind(child.fd, (struct sockaddr *)&un, sizeof un), 0);
+	assert_int_equal(listen(child.fd, 100), 0);
+	child.ev = event_new(lab.base, child.fd, EV_READ | EV_PERSIST, on_child, NULL);
+	event_add(child.ev, NULL);
+	lab.s.n_servers = 1;
+	lab.s.server[0] = (struct net_dns_server){ .n = sizeof un, .loopback = true, .local = true, .text = "libunbound" };
+	memcpy(&lab.s.server[0].ss, &un, sizeof un);
+	lab.s.lookup_us = US_PER_S;
+	net_dns_reload(lab.dns, &lab.s);
+	for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+		char name[64];
+		unsigned before = child.asked;
+		child.mode = modes[i];
+		snprintf(name, sizeof name, "c%zu.test", i);
+		struct got g = ask(name, DNS_A);
+		bool good = !strcmp(modes[i], "good") || !strcmp(modes[i], "twice") || !strcmp(modes[i], "huge"); /* what stands behind a message is nothing */
+		if ((g.status == DNS_OK) != good || (!good && g.status != DNS_TEMPFAIL))
+			fail_msg("%s: %s %s", modes[i], dns_status_name(g.status), g.why);
+		assert_true(child.asked - before <= 2 * lab.s.attempts);
+	}
+	/* gone altogether: the question fails, soon; and when it is back, it is asked again */
+	event_del(child.ev);
+	close(child.fd);
+	unlink(un.sun_path);
+	assert_int_equal(ask("gone.test", DNS_A).status, DNS_TEMPFAIL);
+	child.fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	assert_int_equal(bind(child.fd, (struct sockaddr *)&un, sizeof un), 0);
+	assert_int_equal(listen(child.fd, 100), 0);
+	event_free(child.ev);
+	child.ev = event_new(lab.base, child.fd, EV_READ | EV_PERSIST, on_child, NULL);
+	event_add(child.ev, NULL);
+	assert_int_equal(ask("back.test", DNS_A).status, DNS_OK);
+	for (unsigned i = 0; i < 50; i++)
+		event_base_loop(lab.base, EVLOOP_NONBLOCK);
+	event_free(child.ev);
+	close(child.fd);
+	unlink(un.sun_path);
+}
+
 static void reload(void **st)
 {
 	struct net_dns_group *g = net_dns_group_new(lab.dns, 0, 0);
@@ -864,6 +972,6 @@ static void watch(void **st)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { T(answers), T(silent_first), T(down_and_up), T(refused), T(cache), T(spares), T(coalesced), T(budget), T(deadline),
-		T(in_flight), T(turns), T(cancelling), T(trust), T(random_case), T(reload), T(evaluators), T(waiting), T(watch) };
+		T(in_flight), T(turns), T(cancelling), T(trust), T(random_case), T(hostile_child), T(reload), T(evaluators), T(waiting), T(watch) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

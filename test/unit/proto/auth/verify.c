@@ -556,6 +556,40 @@ static void hear(void *arg, const struct verify_step *s)
 	}
 }
 
+/* What is asked first where few questions may be under way: the author's policy, then keys that may make it the author's, wherever they stand, then the rest. */
+static void order(void **st)
+{
+	struct verify_policy p = all_of_it();
+	struct run t;
+	struct str name;
+	enum dns_type type;
+	const struct dns_answer *a;
+	struct buf text = BUF_INIT(8192);
+	size_t nth[5] = { 0 }, n = 0;
+	static const char *const names[] = { "_dmarc.example.org", "s._domainkey.mail.example.org", "s._domainkey.slow0.test", "s._domainkey.slow5.test", "slow.test" };
+	(void)st;
+	for (unsigned i = 0; i < 7; i++) {
+		if (i == 6)
+			buf_addz(&text, "DKIM-Signature: v=1; a=ed25519-sha256; d=mail.example.org; s=s; h=from; bh=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=; b=AAAA\r\n");
+		else
+			buf_addf(&text, "DKIM-Signature: v=1; a=ed25519-sha256; d=slow%u.test; s=s; h=from; bh=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=; b=AAAA\r\n", i);
+	}
+	buf_addz(&text, "From: a@example.org\r\n");
+	begin(&t, &p, NULL, NULL);
+	assert_int_equal(verify_headers(t.v, buf_str(&text)), 0);
+	envelope(&t, "helo.test", "x@slow.test", 1);
+	assert_int_equal(verify_evaluate(t.v, t.set), DNS_MORE);
+	for (; dns_answers_at(t.set, n, &name, &type, &a); n++)
+		for (size_t i = 0; i < 5; i++)
+			if (type == DNS_TXT && str_eq(name, str_from(names[i])))
+				nth[i] = n + 1;
+	for (size_t i = 0; i < 5; i++)
+		assert_int_not_equal(nth[i], 0);
+	assert_true(nth[0] < nth[1] && nth[1] < nth[4] && nth[1] < nth[2] && nth[2] < nth[3]);
+	buf_free(&text);
+	end(&t);
+}
+
 static void story(void **st)
 {
 	static const char *const said[] = { "spf? example.org TXT\n", "spf< example.org ok\n",
@@ -646,6 +680,6 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(passes), cmocka_unit_test(phases), cmocka_unit_test(failures),
 		cmocka_unit_test(choices), cmocka_unit_test(sealers), cmocka_unit_test(explanation), cmocka_unit_test(test_mode), cmocka_unit_test(abandoned),
-		cmocka_unit_test(story), cmocka_unit_test(hostile) };
+		cmocka_unit_test(order), cmocka_unit_test(story), cmocka_unit_test(hostile) };
 	return cmocka_run_group_tests(tests, NULL, done);
 }
