@@ -15,7 +15,7 @@ def site(t, more=""):
 
 
 def said(home, n):
-    return wait_for("%d reports" % n, lambda: len(home.messages) >= n and [m.data.decode(errors="replace") for m in home.messages])
+    return wait_for("%d reports" % n, lambda: len(home.messages) >= n and [" ".join(m.data.decode(errors="replace").split()) for m in home.messages])
 
 
 def ok(d, *args):
@@ -27,25 +27,24 @@ def ok(d, *args):
 def learnt(t):
     """one hard bounce, then none of the next mail leaves; others of the same message do"""
     d, far, home = site(t)
-    replies = {"gone": "550 5.1.1 no such user here", "old": "550 user unknown", "policy": "550 5.7.1 not from you", "busy": "450 4.2.1 later",
-               "full": "552 5.2.2 mailbox full", "lies": "550 5.7.1 user unknown"}
+    replies = {"gone": "550 5.1.1 no such user here", "old": "550 user unknown", "policy": "550 5.7.1 not from you", "lies": "550 5.7.1 user unknown"}
     far.script["rcpt"] = lambda line: next((r for k, r in replies.items() if "<%s@" % k in line.lower()), None)
-    for who in ("Gone", "old", "policy", "full", "lies"):
+    for who in ("Gone", "old", "policy", "lies"):
         d.accept("ann@home.test", ["%s@far.test" % who], message("first-" + who))
-    said(home, 5)
+    said(home, 4)
     rows = {r["recipient"]: r for r in d.json("suppression", "list")}
     check(sorted(rows) == ["gone@far.test", "old@far.test"], "learnt: %s" % sorted(rows))
     r = rows["gone@far.test"]
     check(r["class"] == "hard" and r["status"] == "5.1.1" and "no such user" in r["reply"] and r["expires_at"] and r["hits"] == 0, str(r))
     before = far.connections
     d.accept("ann@home.test", ["gone@FAR.test"], message("again"))
-    report = said(home, 6)[-1]
+    report = said(home, 5)[-1]
     check("mail to this address has been stopped since" in report and "5.1.1" in report and "no such user here" in report, report)
     check(far.connections == before, "it was sent on")
     d.accept("ann@home.test", ["old@far.test", "bob@far.test", "gone@far.test"], message("mixed"))
     wait_for("the one who is there", lambda: [m for m in far.messages if m.token == "mixed"])
     check([x[0] for m in far.messages for x in m.rcpts] == ["bob@far.test"], "who got it")
-    report = said(home, 7)[-1]
+    report = said(home, 6)[-1]
     check("old@far.test" in report and "gone@far.test" in report, report)
     check(d.json("suppression", "show", "gone@far.test")[0]["hits"] == 2, "hits")
     d.accept("news@a.vip.test", ["gone@far.test"], message("vip"))
