@@ -6,6 +6,7 @@
 #include "tool_sendmail.h"
 #include "tool_suppression.h"
 #include "tool_sts.h"
+#include "tool_token.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -54,6 +55,12 @@ const struct cli_tool cli_tools[] = {
 	{ "sts", "forget", 0, 1, 1, tool_sts_forget, "DOMAIN", "forget a domain's policy, and how mail to it was protected" },
 	{ "sts", "weaker", CLI_BIT(CLI_LIMIT) | CLI_BIT(CLI_ALL), 0, 0, tool_sts_weaker, "", "domains that mail goes to less protected than before" },
 	{ "sts", "addresses", CLI_BIT(CLI_LIMIT), 0, 1, tool_sts_addresses, "[HOST]", "addresses of mail exchangers, those that fail first" },
+	{ "token", "list", 0, 0, 0, tool_token_list, "", "OAuth2 tokens for signing in elsewhere: when they expire, what went wrong" },
+	{ "token", "show", 0, 1, 1, tool_token_show, "NAME", "one of them" },
+	{ "token", "sign-in", 0, 1, 1, tool_token_sign_in, "NAME", "get the first one: sign in with a browser" },
+	{ "token", "add", 0, 1, 1, tool_token_add, "NAME", "get the first one: a refresh token from elsewhere, on standard input" },
+	{ "token", "refresh", 0, 1, 1, tool_token_refresh, "NAME", "refresh it now" },
+	{ "token", "remove", 0, 1, 1, tool_token_remove, "NAME", "forget it" },
 	{ "account", "add", CLI_ACCOUNT | CLI_BIT(CLI_PASSWORD_STDIN) | CLI_BIT(CLI_NO_PASSWORD), 1, 1, tool_account_add, "NAME",
 	    "a new account that may sign in to send mail" },
 	{ "account", "list", 0, 0, 0, tool_account_list, "", "list the accounts" },

@@ -236,6 +236,31 @@ static void print_destinations(struct json_object *o)
 		       "\n", "elsewhere", cli_json_int(d, keys[0]), cli_json_int(d, keys[1]), cli_json_int(d, keys[2]), cli_json_int(d, keys[3]), cli_json_int(d, keys[4]));
 }
 
+static void print_tokens(struct json_object *o)
+{
+	struct json_object *list = NULL;
+	size_t n = json_object_object_get_ex(o, "tokens", &list) && json_object_is_type(list, json_type_array) ? json_object_array_length(list) : 0, valid = 0;
+	for (size_t i = 0; i < n; i++)
+		valid += is_true(json_object_array_get_idx(list, i), "valid");
+	if (n)
+		printf("%-10s%zu valid of %zu\n", "tokens", valid, n);
+	for (size_t i = 0; i < n; i++) {
+		struct json_object *t = json_object_array_get_idx(list, i);
+		if (!cli_json_text(t, "alarm").n)
+			continue;
+		fputs("          ALARM ", stdout);
+		cli_text_print(stdout, cli_json_text(t, "name"));
+		fputs(": ", stdout);
+		cli_text_print(stdout, cli_json_text(t, "alarm"));
+		if (cli_json_text(t, "error").n) {
+			fputs(" (", stdout);
+			cli_text_print(stdout, cli_json_text(t, "error"));
+			putchar(')');
+		}
+		putchar('\n');
+	}
+}
+
 static void print_status(struct json_object *o)
 {
 	static const char *const queue_keys[] = { "total", "pending", "running", "paused", "failed", "timeout" };
@@ -273,6 +298,7 @@ static void print_status(struct json_object *o)
 		print_dmarc(ingress);
 		print_certificates(ingress);
 	}
+	print_tokens(o);
 	if (json_object_object_get_ex(o, "dns", &dns) && json_object_is_type(dns, json_type_object))
 		print_dns(dns);
 	if (json_object_object_get_ex(o, "memory", &memory) && json_object_is_type(memory, json_type_object))

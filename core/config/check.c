@@ -212,6 +212,8 @@ static void check_section(struct check *k, const struct config_section *s)
 		check_listener(k, s);
 	if (str_ieq(str_from(s->name), STR("pepsi-signin")))
 		check_signin(k, s);
+	if (str_istarts(str_from(s->name), STR("token-")))
+		check_token(k, s);
 }
 
 void schema_check(const struct config *c, schema_module_fn module, void *arg, struct config_faults *faults)

@@ -39,6 +39,7 @@ void check_net_value(struct check *k, const struct config_section *s, const stru
     const struct pepsi_option *o, bool good);
 void check_listener(struct check *k, const struct config_section *s);
 void check_addresses(struct check *k);
+void check_token(struct check *k, const struct config_section *s);
 void check_signin(struct check *k, const struct config_section *s);
 /* BACKENDS of a listener: some of those of [pepsi-signin]. */
 void check_signin_listener(struct check *k, const struct config_section *listener);

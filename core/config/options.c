@@ -361,6 +361,25 @@ static const struct pepsi_option pepsi_mta_sts[] = {
 	INT("WAITING", 0, "1000", 1, 100000, "domains that may wait for that; more are told to come again"),
 };
 
+static const struct pepsi_option pepsi_token[] = {
+	STRING("USER", 0, NULL, "account of pepsi-helper-token-refresh when started as root, which owns the tokens; stages with AUTH_TOKEN are given its group. Default: "
+	    "pepsi-token, or USER of [pepsi]"),
+};
+
+static const struct pepsi_option token[] = {
+	CHOICE("PROVIDER", 0, "other", "google microsoft other", "who gives the token: TOKEN_URL, AUTHORIZE_URL, SCOPE and REFRESH_LIFETIME follow from it"),
+	STRING("TENANT", 0, "common", "PROVIDER = microsoft: the directory, its domain or its id"),
+	STRING("CLIENT_ID", PEPSI_OPTF_REQUIRED, NULL, "what the provider calls this application: its registration says it"),
+	{ "CLIENT_SECRET", PEPSI_OPT_SECRET, 0, NULL, 0, 0, NULL, "and its password, where it has one; better in a secrets.d file that USER of [pepsi-token] can read" },
+	STRING("TOKEN_URL", PEPSI_OPTF_FILE_ONLY, NULL, "token endpoint, https://…"),
+	STRING("AUTHORIZE_URL", PEPSI_OPTF_FILE_ONLY, NULL, "where a person signs in (pepsi token sign-in), https://…"),
+	STRING("SCOPE", 0, NULL, "what is asked for"),
+	PATH("CA_FILE", 0, NULL, "authorities, PEM, that the endpoint's certificate must lead to; default: the system's"),
+	DURATION("RENEW_BEFORE", 0, "10 min", 1, DAY, "an access token is renewed so long before it expires, but not before half of its life"),
+	DURATION("REFRESH_LIFETIME", 0, NULL, 0, 3660 * DAY, "how long a refresh token lives where the provider does not say; 0: not known. Two weeks before its end is the alarm. "
+	    "Default: 90 d of microsoft, else 0"),
+};
+
 static const struct pepsi_option stage[] = {
 	STRING("PROGRAM", PEPSI_OPTF_REQUIRED, NULL, "name of the stage module, without .so"),
 	STAGE("NEXT_STAGE", SCHEMA_F_OVERLAY, "where messages go that pass"),
@@ -393,6 +412,8 @@ static const struct schema_section sections[] = {
 	{ "pepsi-dmarc", pepsi_dmarc, COUNT(pepsi_dmarc), "DMARC aggregate reports to others, by pepsi-dmarc; how those of others come in: pepsi-stage-dmarc-report(7)." },
 	{ "pepsi-dns", pepsi_dns, COUNT(pepsi_dns), "Name resolution: which resolvers are asked, how long, how often." },
 	{ "pepsi-mta-sts", pepsi_mta_sts, COUNT(pepsi_mta_sts), "Policies of MTA-STS of other domains: how they are fetched. What is known: pepsi-sts(1)." },
+	{ "pepsi-token", pepsi_token, COUNT(pepsi_token), "OAuth2 tokens for signing in at other servers: who keeps them." },
+	{ "token-*", token, COUNT(token), "One token each, for AUTH_TOKEN of pepsi-stage-relay-to-smarthost(7). The first one: pepsi-token(1)." },
 	{ "stage-*", stage, COUNT(stage),
 	    "One stage each; the name behind the dash is what NEXT_STAGE and the queue call it. Fresh mail begins at init. "
 	    "A module's own options stand beside these." },

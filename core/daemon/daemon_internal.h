@@ -93,6 +93,8 @@ struct table {
 	struct account recursor;        /* of it */
 	bool fetches;                   /* there is a fetching child */
 	struct account fetch;           /* of it */
+	bool tokens;                    /* there is a helper that keeps tokens fresh */
+	struct account token;           /* of it */
 	struct table_stage stages[TABLE_STAGES_MAX];
 	size_t n_stages;
 };
@@ -179,7 +181,7 @@ int signin_spawn(struct child *s, const struct boot *b, struct str blob, const s
 void signin_died(struct child *s, int status, bool wanted);
 
 /* ---- services.c */
-enum { SERVICES = 2 };
+enum { SERVICES = 3 };
 void services_begin(struct child s[SERVICES], const struct table *t);
 void services_start_due(struct child s[SERVICES], const struct boot *b, struct str blob, const struct table *t, int (*begin)(int keep), int64_t now);
 /* Ends all; those that t wants follow when they have been waited for, unless all stops. */

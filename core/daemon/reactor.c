@@ -13,6 +13,7 @@
 #include "net/loop.h"
 #include "store/queue.h"
 #include "worker/resolve.h"
+#include "token/token.h"
 
 #include <errno.h>
 #include <event2/event.h>
@@ -414,6 +415,8 @@ static void src_status(void *arg, struct buf *json)
 	ingress_status(r->ingress, json);
 	buf_addz(json, ",\"dns\":");
 	net_dns_status(r->dns, json);
+	buf_addz(json, ",\"tokens\":");
+	token_status(r->config, json);
 	buf_addz(json, ",\"connections\":{");
 	for (int i = 0; i < DB_COUNT; i++)
 		buf_addf(json, "%s\"%s\":%s", i ? "," : "", db_name[i], r->db_up[i] ? "true" : "false");
@@ -429,6 +432,7 @@ static void src_metrics(void *arg, struct buf *text)
 	ingress_metrics(r->ingress, text);
 	dispatch_metrics(r->dispatch, text);
 	net_dns_metrics(r->dns, text);
+	token_metrics(r->config, text);
 	memory_metrics(&r->memory, text);
 	buf_addz(text, "# HELP pepsi_database_connection_up Is the connection to the database there?\n"
 		       "# TYPE pepsi_database_connection_up gauge\n");

@@ -1,11 +1,12 @@
-/* The spawner's part in the children that live beside the reactor, not with it, and are asked on sockets of their own: the resolving child
- * (core/recursor) and the fetching child (core/fetch). Forks each where the configuration wants it, again with growing pauses when it dies, anew at a
+/* The spawner's part in the children that live beside the reactor, not with it: the resolving child (core/recursor) and the fetching child
+ * (core/fetch), which are asked on sockets of their own, and the helper that keeps tokens fresh (core/token), a program. Forks each where the configuration wants it, again with growing pauses when it dies, anew at a
  * reload. */
 #include "daemon_internal.h"
 
 #include "base/log.h"
 #include "fetch/fetch.h"
 #include "recursor/recursor.h"
+#include "token/token.h"
 #include "worker/confine.h"
 #include "worker/resolve.h"
 
@@ -70,6 +71,31 @@ static int run_fetch(const struct boot *b, struct str blob, const struct table *
 	return rc ? 1 : fetch_main(&p);
 }
 
+/* A program of its own, under its own account: what it links to does not come into ours. */
+static int run_tokens(const struct boot *b, struct str blob, const struct table *t, pid_t parent)
+{
+	static const char *const levels[] = { "error", "warn", "info", "debug", "trace" };
+	char helper[PATH_MAX];
+	struct becoming of = { &t->token, parent, "token", false };
+	char *argv[] = { helper, (char *)(uintptr_t)"-c", (char *)(uintptr_t)b->config_path, (char *)(uintptr_t)"--state", (char *)(uintptr_t)t->state_dir,
+		(char *)(uintptr_t)"-L", (char *)(uintptr_t)levels[b->log_level < 0 || b->log_level > 4 ? 2 : b->log_level], NULL };
+	(void)blob; /* it reads the file: secrets as far as its account may */
+	if (token_helper_path(helper, sizeof helper) || token_dir_make(t->state_dir, t->token.uid, t->token.gid)) {
+		log_error(NULL, "event=token-start path=%s/tokens reason=%s", t->state_dir, log_qz(strerror(errno)));
+		return 1;
+	}
+	if (become(&of))
+		return 1;
+	execv(helper, argv);
+	log_error(NULL, "event=token-start reason=%s", log_qz(strerror(errno)));
+	return 1;
+}
+
+static bool wants_tokens(const struct table *t)
+{
+	return t->tokens;
+}
+
 static bool wants_recursor(const struct table *t)
 {
 	return t->resolves;
@@ -87,6 +113,7 @@ static const struct service {
 } services[SERVICES] = {
 	{ "pepsi-recursor", "recursor", "names are not resolved meanwhile", wants_recursor, run_recursor },
 	{ "pepsi-fetch", "fetch", "policies of MTA-STS are not fetched meanwhile", wants_fetch, run_fetch },
+	{ "pepsi-token", "token", "tokens for signing in elsewhere are not refreshed meanwhile", wants_tokens, run_tokens },
 };
 
 void services_begin(struct child s[SERVICES], const struct table *t)

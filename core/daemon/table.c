@@ -4,6 +4,7 @@
 
 #include "fetch/fetch.h"
 #include "recursor/recursor.h"
+#include "token/token.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -103,6 +104,14 @@ int table_make(struct table *t, const struct config *c, struct config_faults *fa
 	}
 	if (t->fetches)
 		bad |= choose(&t->fetch, c, "pepsi-mta-sts", "USER", "pepsi-fetch", NULL, faults);
+	t->tokens = token_name(c, 0) != NULL;
+	char helper[PATH_MAX];
+	if (t->tokens && token_helper_path(helper, sizeof helper)) {
+		config_fault_add(faults, "", 0, false, "[token-%s]: pepsi-helper-token-refresh is not there (it needs libcurl when it is built)", token_name(c, 0));
+		bad = -1;
+	}
+	if (t->tokens)
+		bad |= choose(&t->token, c, "pepsi-token", "USER", "pepsi-token", &t->cluster, faults);
 	t->max_connections = 20;
 	for (size_t i = 0; (section = config_section(c, i)); i++) {
 		if (strncasecmp(section, "stage-", 6) || !section[6])
@@ -121,6 +130,9 @@ int table_make(struct table *t, const struct config *c, struct config_faults *fa
 			config_fault_add(faults, g->file, g->line, false, "[%s] GROUPS: %s", section, err);
 			bad = -1;
 		}
+		struct account *a = &st->account;
+		if (t->tokens && config_get(c, section, "AUTH_TOKEN") && geteuid() == 0 && a->n_groups < (int)(sizeof a->groups / sizeof *a->groups))
+			a->groups[a->n_groups++] = t->token.gid; /* who may read the access tokens */
 		/* queue and module connection of each worker */
 		t->max_connections += 2 * (unsigned)config_int(c, section, "PARALLELISM") + 2; /* two beside them: dispatch/many.c */
 		t->n_stages++;

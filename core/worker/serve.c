@@ -216,12 +216,12 @@ static int more(void *arg)
 	return s->r->in.head || input_readable(&s->r->in);
 }
 
-static bool begin(struct serve *s, struct item *it)
+static void begin(struct serve *s, struct item *it)
 {
 	struct work *w = NULL;
 	if (it->st == ITEM_READY && !item_map(it) && !item_own(it) && (w = work_new(s, it)) && !pass_begin(&w->msg, s->r->env, &it->w)) {
 		concurrent_begin(s->c, &w->msg, &w->pending);
-		return true;
+		return;
 	}
 	if (it->st == ITEM_READY) {
 		it->st = ITEM_REFUSED;
@@ -233,7 +233,6 @@ static bool begin(struct serve *s, struct item *it)
 	else
 		item_free(it);
 	commit_within(s, 0);
-	return false;
 }
 
 /* Returns whether there is more to begin at once. */
@@ -243,6 +242,8 @@ static bool begin_some(struct serve *s)
 	for (unsigned n = 0; r->in.head && !s->leave_until && !s->gone; n++) {
 		if (n == BEGIN_MAX)
 			return true;
+		if (r->n_slots == RUN_BATCH) /* those that wait for the database: there is no room for a refusal before the next commit */
+			return false;
 		if (r->in.head->st == ITEM_BARE) {
 			int64_t began = clock_mono_us();
 			if (began < s->retry_at)
@@ -255,8 +256,6 @@ static bool begin_some(struct serve *s)
 				return false;
 			}
 		}
-		if (r->in.head->st != ITEM_READY && r->n_slots == RUN_BATCH)
-			return false; /* no room for its answer before the next commit */
 		begin(s, input_take(&r->in));
 	}
 	return false;

@@ -175,7 +175,8 @@ static void begin(struct session *s)
 		s->env->host->event_free(s->ev);
 		s->ev = NULL;
 	}
-	fail(s, SMTP_PHASE_CONNECT, "4.4.1", buf_z(&why));
+	s->facts.no_source = s->fd < 0 && s->from.len && str_starts(buf_str(&why), STR("bind to "));
+	fail(s, SMTP_PHASE_CONNECT, s->facts.no_source ? "4.3.0" : "4.4.1", buf_z(&why));
 	buf_free(&why);
 }
 

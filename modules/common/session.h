@@ -53,6 +53,7 @@ struct session_peer {
 
 /* What is known of it. */
 struct session_facts {
+	bool no_source;            /* the address to come from could not be bound: nothing was tried */
 	bool connected, greeted;   /* the TCP connection stood; the banner was a 220 */
 	bool starttls;             /* was offered */
 	bool tls;                  /* the handshake went through */

@@ -20,6 +20,8 @@ void delivery_free(struct delivery *d)
 		return;
 	queue_drop(d);
 	lookup_cancel(d->look);
+	sts_ask_cancel(d->sts_ask);
+	sts_held_unref(d->sts);
 	d->w->host->event_free(d->grace);
 	dns_answers_free(d->answers);
 	if (d->prev)
@@ -130,30 +132,41 @@ void delivery_reset(struct delivery *d)
 
 /* -- look-ups */
 
-static void planned(void *arg, int rc)
+/* All is known: the policy, and the TLSA records. */
+static void plan(struct delivery *d)
 {
-	struct delivery *d = arg;
-	d->look = NULL;
-	if (rc != DNS_DONE) {
-		delivery_failed_by(d, log_where(d, NULL), SMTP_PHASE_CONNECT, "4.3.0", "out of memory");
-		delivery_end(d);
+	if (d->look || d->sts_ask)
 		return;
-	}
 	if (plan_make(d)) {
 		queue_add(d);
 		return;
 	}
-	for (unsigned i = 0; i < d->n_hosts; i++) {
-		struct tls_verdict v;
-		if (d->route.host[i].state != ROUTE_HOST_USED)
-			continue;
-		tls_judge(&d->host[i].rules, &d->host[i].need, NULL, &v);
-		char text[SMTP_CLIENT_TEXT_MAX];
-		snprintf(text, sizeof text, "%s: %s", d->route.host[i].name, v.reason);
-		delivery_failed_by(d, log_where(d, NULL), SMTP_PHASE_CONNECT, v.status, text);
-	}
+	for (unsigned i = 0; i < d->n_hosts; i++)
+		if (d->route.host[i].state == ROUTE_HOST_USED)
+			plan_refuse(d, i);
 	d->began = true;
 	delivery_end(d);
+}
+
+static void records(void *arg, int rc)
+{
+	struct delivery *d = arg;
+	d->look = NULL;
+	if (rc == DNS_DONE) {
+		plan(d);
+		return;
+	}
+	delivery_failed_by(d, log_where(d, NULL), SMTP_PHASE_CONNECT, "4.3.0", "out of memory");
+	delivery_end(d);
+}
+
+static void policy(void *arg, const struct sts_held *held)
+{
+	struct delivery *d = arg;
+	d->w->host->in_hand(d->msg);
+	d->sts_ask = NULL;
+	d->sts = sts_held_ref(held);
+	plan(d);
 }
 
 static void routed(void *arg, int rc)
@@ -170,10 +183,15 @@ static void routed(void *arg, int rc)
 	}
 	d->began = false;
 	d->n_hosts = (unsigned)(d->route.n_hosts < HOSTS_MAX ? d->route.n_hosts : HOSTS_MAX);
-	if (d->w->set.dane)
-		look_up(d, plan_evaluate, d, planned);
-	else
-		planned(d, DNS_DONE);
+	queue_name(d);
+	struct traffic_back back;
+	if (!queue_would(d, &back)) {
+		delivery_back(d, back.seconds, back.why, back.text);
+		return;
+	}
+	if (d->w->sts && !d->route.literal)
+		d->sts_ask = sts_policies_ask(d->w->sts, d->msg, str_from(d->domain), policy, d);
+	look_up(d, plan_evaluate, d, records);
 }
 
 static void look_up(struct delivery *d, dns_evaluate_fn eval, void *arg, lookup_fn fn)
@@ -270,7 +288,6 @@ void delivery_stop(struct delivery *d, uint32_t why)
 		d->line = NULL;
 		l->d = NULL;
 		queue_drop(d);
-		queue_over(l, NULL);
 		line_free(l);
 	}
 	delivery_back(d, leave ? LEAVE_BACK_S : RUNTIME_BACK_S, leave ? "leaving" : "time", "");

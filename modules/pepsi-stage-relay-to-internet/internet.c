@@ -16,6 +16,15 @@ static const struct pepsi_option options[] = {
 	{ "TLS_CA_FILE", PEPSI_OPT_PATH, 0, NULL, 0, 0, NULL, "authorities that certificates are checked with (PEM); default: the system's" },
 	{ "DANE", PEPSI_OPT_BOOL, PEPSI_OPTF_FILE_ONLY, "YES", 0, 0, NULL,
 	    "obey TLSA records (RFC 7672); needs a resolver that validates and is trusted: [pepsi-dns] TRUST_AD" },
+	{ "MTA_STS", PEPSI_OPT_BOOL, PEPSI_OPTF_FILE_ONLY, "YES", 0, 0, NULL, "obey policies of MTA-STS (RFC 8461); [pepsi-mta-sts] has how they are fetched" },
+	{ "TLSRPT", PEPSI_OPT_BOOL, 0, "YES", 0, 0, NULL, "count what is seen of TLS, for reports to those who ask for them (RFC 8460)" },
+	{ "ADDRESS_HEALTH", PEPSI_OPT_BOOL, 0, "YES", 0, 0, NULL,
+	    "leave an address alone for a while that could not be connected to, whatever message is for it" },
+	{ "SHAPE_*", PEPSI_OPT_MULTI, 0, NULL, 0, 0, NULL,
+	    "PATTERN[,PATTERN…] [concurrency=N] [rate=N/min] …: limits of the destinations that fit; the first by its number decides" },
+	{ "SOURCES_*", PEPSI_OPT_MULTI, PEPSI_OPTF_FILE_ONLY, NULL, 0, 0, NULL,
+	    "[from=@DOMAIN…] [to=PATTERN…] [pool=NAME] ADDRESS[=HELO][*WEIGHT] …: addresses that mail leaves from; the first that fits" },
+	{ "SOURCE_ADDRESSES", PEPSI_OPT_LIST, PEPSI_OPTF_FILE_ONLY, NULL, 0, 0, NULL, "the same for all that no SOURCES_n fits" },
 	{ "OWN_NAMES", PEPSI_OPT_LIST, 0, NULL, 0, 0, NULL, "further names of this host: exchangers of that name are ourselves; HOSTNAME and HELO are known" },
 	{ "OWN_ADDRESSES", PEPSI_OPT_LIST, 0, NULL, 0, 0, NULL,
 	    "addresses that lead to this host from outside (NAT); those of its interfaces are known" },
@@ -42,6 +51,10 @@ static void stage_close(void *worker)
 	while (w->lines)
 		line_free(w->lines);
 	session_env_done(&w->env);
+	sts_policies_free(w->sts);
+	address_health_free(w->health);
+	ratchet_memory_free(w->ratchet);
+	tls_results_free(w->results);
 	queue_free(w->queue);
 	hop_tls_conf_free(w->env.tls);
 	settings_done(&w->set);
@@ -62,8 +75,16 @@ static int32_t start(const struct pepsi_host *host, const struct pepsi_conf *con
 		w->env = (struct session_env){ .host = host, .conf = conf, .times = w->set.times };
 		w->env.tls = hop_tls_conf_new(false, w->set.ca_file, &why);
 		w->queue = queue_new(w);
+		w->ratchet = ratchet_memory_new(host, conf);
+		if (w->set.sts)
+			w->sts = sts_policies_new(host, conf, &why);
+		if (w->set.tlsrpt)
+			w->results = tls_results_new(host, conf);
+		if (w->set.health)
+			w->health = address_health_new(host, conf, &why);
 	}
-	if (!w->env.tls || !w->queue) {
+	if (!w->env.tls || !w->queue || !w->ratchet || (w->set.sts && !w->sts) || (w->set.health && !w->health) ||
+	    (w->set.tlsrpt && !w->results)) {
 		host->log(NULL, PEPSI_LOG_ERROR, why.n ? why.p : "out of memory");
 		buf_free(&why);
 		stage_close(w);
@@ -90,5 +111,5 @@ static void stop(void *worker, const struct pepsi_host *host, struct pepsi_msg *
 
 PEPSI_STAGE(.name = "pepsi-stage-relay-to-internet", .version = "1.0", .license = "Apache-2.0",
     .summary = "hands messages to the mail exchangers of their recipients' domains", .load_class = PEPSI_LOAD_FULL,
-    .caps = PEPSI_CAP_DELIVER | PEPSI_CAP_NET | PEPSI_CAP_CONCURRENT, PEPSI_OPTIONS(options), .validate = settings_validate,
+    .caps = PEPSI_CAP_DELIVER | PEPSI_CAP_NET | PEPSI_CAP_DB | PEPSI_CAP_CONCURRENT, PEPSI_OPTIONS(options), .validate = settings_validate,
     .open = start, .process = process, .close = stage_close, .stop = stop);

@@ -13,13 +13,19 @@
 #ifndef INTERNET_H
 #define INTERNET_H
 
+#include "address_health.h"
 #include "base/arena.h"
 #include "lookup.h"
 #include "pattern.h"
 #include "proto/relay/route.h"
+#include "proto/relay/source.h"
 #include "proto/relay/tls.h"
+#include "proto/relay/traffic.h"
+#include "ratchet_memory.h"
 #include "relay.h"
 #include "session.h"
+#include "sts_policies.h"
+#include "tls_results.h"
 
 enum {
 	HOSTS_MAX = 10,       /* exchangers of a domain that are tried, and whose TLSA records are asked for */
@@ -39,7 +45,7 @@ struct tls_site {
 struct settings {
 	unsigned port;
 	char helo[256];
-	bool ipv4, ipv6, local_ok, dane, sts, tlsrpt;
+	bool ipv4, ipv6, local_ok, dane, sts, health, tlsrpt;
 	enum tls_operator tls;
 	struct tls_site *site; /* the first that fits */
 	size_t n_site;
@@ -49,6 +55,8 @@ struct settings {
 	struct route_own own_ip[OWN_MAX];
 	size_t n_own_ip;
 	struct session_times times;
+	struct shapes *shapes;
+	struct sources *sources;
 	struct relay_policy policy; /* hop and remote_mta are a recipient's */
 	char *stage;
 };
@@ -64,6 +72,10 @@ struct worker {
 	struct delivery *all;
 	struct line *lines;
 	struct queue *queue;
+	struct sts_policies *sts;
+	struct address_health *health;
+	struct ratchet_memory *ratchet;
+	struct tls_results *results;
 	uint64_t seed;
 };
 
@@ -89,6 +101,8 @@ struct delivery {
 	bool optional;                     /* TLS-Required: No */
 	struct dns_answers *answers;
 	struct lookup *look;
+	struct sts_ask *sts_ask;
+	struct sts_held *sts;              /* NULL: MTA-STS is off, or not for such a domain */
 	struct route route;
 	struct plan_host host[HOSTS_MAX];
 	unsigned n_hosts;
@@ -98,15 +112,17 @@ struct delivery {
 	bool taken;                        /* by one at least */
 	/* this attempt */
 	bool began;                        /* it counts */
-	unsigned at;                       /* next of route.address */
+	unsigned char order[ROUTE_ADDRESSES_MAX]; /* of route.address: those that may be tried now */
+	unsigned at, n_order;              /* next of order */
+	int64_t healthy_at;                /* seconds since 1970: with n_order 0, when one may be tried */
 	unsigned tries, offered;           /* connections; hosts that said no for now */
 	struct smtp_result failure;        /* why nothing could be sent: for those without a result */
 	const struct relay_where *failed_at;
 	struct pepsi_event *grace;         /* it is to end: when this fires at the latest; NULL: it is not */
 	uint32_t back_s;                   /* it goes back to the queue for so long; 0: it does not */
 	/* queue.c's */
-	struct delivery *wait_next;
-	bool waiting;
+	struct shape_name name;            /* of the destination */
+	struct traffic_item item;
 };
 
 struct line {
@@ -114,8 +130,8 @@ struct line {
 	struct line *next, *prev;
 	struct session *s;                 /* NULL: none just now */
 	struct delivery *d;                /* NULL: idle */
-	uint64_t tag;
-	char domain[DNS_NAME_MAX + 3];     /* of the last message */
+	struct traffic_link link;
+	struct source *source;             /* NULL: the system's choice */
 	char host[DNS_NAME_MAX + 1];       /* as the MX record names it */
 	struct route_address ip;
 	char ip_text[64];
@@ -123,6 +139,7 @@ struct line {
 	bool plain;                        /* TLS failed there and may be left out */
 	bool reused, judged, sent, stale;  /* of the message under way */
 	const char *verified;              /* "dane", "mta-sts", "pkix", "no" */
+	enum ratchet_level level;          /* what mail over it is worth */
 	const struct relay_where *where;   /* in the delivery's memory */
 	const char *how;
 	struct smtp_client_msg part;       /* recipients of this transaction */
@@ -163,8 +180,13 @@ void delivery_stop(struct delivery *d, uint32_t why);
 /* plan.c. A dns_evaluate_fn: TLSA records of the exchangers; arg: struct delivery. Then what each demands. Returns how many may be used. */
 int plan_evaluate(void *arg, struct dns_answers *set);
 unsigned plan_make(struct delivery *d);
+/* Host h may not be used: why is a failure of the delivery, and told in reports; once. */
+void plan_refuse(struct delivery *d, unsigned h);
 /* Is the session as safe as host h of the delivery demands? */
-bool plan_judge(struct delivery *d, unsigned h, const struct session_facts *f, bool plain, struct tls_verdict *ret, const char **ret_verified);
+bool plan_judge(struct delivery *d, unsigned h, const struct session_facts *f, bool plain, struct tls_verdict *ret, const char **ret_verified,
+    enum ratchet_level *ret_level);
+/* How long the answer that gave an address of host h may be kept, seconds. */
+uint32_t plan_ttl(const struct delivery *d, const struct route_address *a);
 
 /* line.c */
 /* A new session for d, which is no longer waiting. */
@@ -176,25 +198,40 @@ void line_abort(struct line *l, const char *why);
 /* Closes an idle one politely, or any at once. l is gone. */
 void line_quit(struct line *l);
 void line_free(struct line *l);
+/* What the choice of a source address depends on; sender: room for a domain. */
+struct source_ask line_ask(const struct delivery *d, unsigned family, char sender[DNS_NAME_MAX + 1]);
 
 /* queue.c: who may send now. */
 struct queue *queue_new(struct worker *w);
 void queue_free(struct queue *q);
+/* d->name. The route is known. */
+void queue_name(struct delivery *d);
+/* Would it be taken? False: *ret says for how long to go back; that is to be followed. */
+bool queue_would(struct delivery *d, struct traffic_back *ret);
+/* Waits; or is gone back to the queue already, where there is no room. */
 void queue_add(struct delivery *d);
+/* A new session for d, which was told to start. */
+void queue_begin(struct line *l, struct delivery *d);
 /* d is no longer of interest: it waits nowhere, and no line has it. */
 void queue_drop(struct delivery *d);
 /* The session of l begins the transaction of its message. */
 void queue_ready(struct line *l);
-/* The message of l is over; the worst result. */
-void queue_sent(struct line *l, const struct smtp_result *worst);
 enum queue_says { QUEUE_KEPT, QUEUE_YOURS };
+/* The message of l is over; the worst result. QUEUE_KEPT: it was no more than a kept session that ended: the message waits again, its results are
+ * to be forgotten. */
+enum queue_says queue_sent(struct line *l, const struct smtp_result *worst);
 /* The session of l is over, or could not be had (failure; NULL: it just ended). QUEUE_KEPT: its message waits again. The caller frees l. */
 enum queue_says queue_over(struct line *l, const struct smtp_result *failure);
+
+/* results.c. What is told of a session (or of a host that may not be used: s NULL) in TLS reports. */
+void results_tell(struct delivery *d, unsigned h, const struct tls_verdict *v, const struct line *l);
 
 /* log.c */
 void log_results(struct delivery *d);
 /* Where a result came from, in the delivery's memory; l NULL: from nowhere. NULL: memory. */
 const struct relay_where *log_where(struct delivery *d, const struct line *l);
+/* Our address of the connection, "-" when there is none. */
+const char *log_from(const struct line *l, char *ret, size_t size);
 /* "host=… ip=… tls=… verified=…" */
 const char *log_how(struct delivery *d, const struct line *l);
 

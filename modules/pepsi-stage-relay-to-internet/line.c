@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+enum { BACK_MOST_S = 1800 };
+
 static void next(struct line *l);
 static void send_part(struct line *l);
 
@@ -79,7 +81,7 @@ static bool lost(const struct smtp_result *r)
 static bool collect(struct line *l)
 {
 	struct delivery *d = l->d;
-	bool alive = true, progress = false;
+	bool alive = true, progress = false, noted = false;
 	for (size_t i = 0; i < l->part.n_rcpts; i++)
 		progress |= !relay_too_many(&l->part.rcpts[i].result);
 	for (size_t i = 0; i < l->part.n_rcpts; i++) {
@@ -95,33 +97,52 @@ static bool collect(struct line *l)
 			d->taken = true;
 			d->no_dsn |= !(caps & SMTP_CAP_DSN);
 			d->no_deliver_by |= !(caps & SMTP_CAP_DELIVERBY);
+			if (!noted && d->w->ratchet && !d->route.literal)
+				ratchet_memory_note(d->w->ratchet, d->msg, str_from(d->route.name), l->level);
+			noted = true;
 		}
 	}
 	return alive;
 }
 
-/* The result that says most of the destination: of those that failed the first, else any. */
+/* The result that says most of the destination. */
 static const struct smtp_result *worst(const struct line *l)
 {
 	const struct smtp_result *w = &l->part.rcpts[0].result;
 	for (size_t i = 1; i < l->part.n_rcpts; i++)
-		if (w->outcome == SMTP_OUT_OK && l->part.rcpts[i].result.outcome != SMTP_OUT_OK)
-			w = &l->part.rcpts[i].result;
+		w = traffic_worse(w, &l->part.rcpts[i].result);
 	return w;
 }
 
-/* The message is over as far as this session goes. */
-static void finish(struct line *l, bool told)
+/* Is there no exchanger that would be better? A session with a backup is not kept: the next message begins with the first one. */
+static bool best(const struct delivery *d, unsigned h)
+{
+	for (unsigned i = 0; i < d->n_hosts; i++)
+		if (d->route.host[i].state == ROUTE_HOST_USED && d->host[i].need.usable && d->route.host[i].preference < d->route.host[h].preference)
+			return false;
+	return true;
+}
+
+/* The message is over as far as this session goes. True: the session is worth keeping. */
+static bool finish(struct line *l, bool told)
 {
 	struct delivery *d = l->d;
-	if (told)
-		queue_sent(l, worst(l));
+	bool again = told && queue_sent(l, worst(l)) == QUEUE_KEPT;
 	l->d = NULL;
 	d->line = NULL;
 	l->sent = l->judged = false;
+	if (again) {
+		for (size_t i = 0; i < d->m.n_rcpts; i++)
+			if (d->todo[i])
+				d->m.rcpts[i].result = (struct smtp_result){ .outcome = SMTP_OUT_NONE };
+		delivery_reset(d);
+		return false;
+	}
+	bool keep = best(d, l->at_host);
 	if (l->s)
 		session_for(l->s, NULL);
 	delivery_end(d);
+	return keep;
 }
 
 /* No address is left. */
@@ -137,20 +158,70 @@ static void all_failed(struct line *l)
 		line_free(l);
 		return;
 	}
+	bool none = !d->n_order; /* all failed lately, whatever message was for them: no attempt of this one */
+	if (none)
+		delivery_failed_by(d, log_where(d, NULL), SMTP_PHASE_CONNECT, "4.4.1", address_health_why(d->w->health, &d->route.address[0]));
 	if (d->failure.outcome == SMTP_OUT_NONE)
 		delivery_failed_by(d, NULL, SMTP_PHASE_CONNECT, "4.4.1", "no exchanger can be connected to now");
 	enum queue_says says = queue_over(l, &d->failure);
 	l->d = NULL;
 	line_free(l);
-	if (says == QUEUE_KEPT)
+	d->line = NULL;
+	if (says == QUEUE_KEPT) {
 		delivery_reset(d);
-	else {
-		d->line = NULL;
+	} else if (none) {
+		int64_t left = d->healthy_at - d->w->host->now_us() / 1000000;
+		delivery_back(d, left < 1 ? 1 : left > BACK_MOST_S ? BACK_MOST_S : (uint32_t)left, "health", d->failure.text.p);
+	} else {
 		delivery_end(d);
 	}
 }
 
 /* -- addresses */
+
+static const char *sender_domain(const struct delivery *d, char ret[DNS_NAME_MAX + 1])
+{
+	size_t at = d->m.mail_from.n;
+	while (at && d->m.mail_from.p[at - 1] != '@')
+		at--;
+	if (!at || dns_name_fold(str_skip(d->m.mail_from, at), ret) < 0)
+		ret[0] = 0;
+	return ret;
+}
+
+struct source_ask line_ask(const struct delivery *d, unsigned family, char sender[DNS_NAME_MAX + 1])
+{
+	return (struct source_ask){ .sender = sender_domain(d, sender), .pool = d->name.shape->sources, .route = &d->route, .domain = d->domain,
+		.key = d->name.key, .family = (unsigned char)family };
+}
+
+/* Our address for it. False: there is none now, or none of that family, and the failure says so. */
+static bool choose_source(struct line *l, const struct route_address *a, struct session_peer *peer)
+{
+	struct delivery *d = l->d;
+	char sender[DNS_NAME_MAX + 1];
+	struct source_ask ask = line_ask(d, a->n, sender);
+	int64_t when;
+	l->source = NULL;
+	if (!d->w->set.sources)
+		return true;
+	switch (source_choose(d->w->set.sources, &ask, d->w->host->mono_ms(), &l->source, &when)) {
+	case SOURCE_SYSTEM:
+		return true;
+	case SOURCE_FOUND:
+		hop_address_set(&peer->from, l->source->ip, l->source->n, 0);
+		if (l->source->helo)
+			peer->helo = l->source->helo;
+		return true;
+	case SOURCE_NO_FAMILY:
+		delivery_failed_by(d, l->where, SMTP_PHASE_CONNECT, "4.3.0", "we have no source address of that family");
+		return false;
+	case SOURCE_SUSPENDED:
+		delivery_failed_by(d, l->where, SMTP_PHASE_CONNECT, "4.3.0", "none of our source addresses can be used now");
+		return false;
+	}
+	return false;
+}
 
 static bool connect_to(struct line *l, const struct route_address *a)
 {
@@ -166,12 +237,17 @@ static bool connect_to(struct line *l, const struct route_address *a)
 	l->verified = "no";
 	l->judged = l->sent = l->stale = l->reused = false;
 	hop_address_set(&peer.to, a->ip, a->n, d->w->set.port);
+	if (!choose_source(l, a, &peer))
+		return false;
 	l->s = session_new(&d->w->env, &peer, on_session, l);
 	if (!l->s) {
 		delivery_failed_by(d, l->where, SMTP_PHASE_CONNECT, "4.3.0", "out of memory");
 		return false;
 	}
 	session_for(l->s, d->msg);
+	if (d->w->health)
+		address_health_try(d->w->health, a);
+	d->began = true;
 	d->tries++;
 	return true;
 }
@@ -181,10 +257,14 @@ static void next(struct line *l)
 	struct delivery *d = l->d;
 	drop_session(l, true);
 	l->plain = false;
-	while (d->at < d->route.n_addresses && d->tries < TRIES_MAX && !d->grace) {
-		const struct route_address *a = &d->route.address[d->at++];
-		if (a->host >= d->n_hosts || d->host[a->host].done || !d->host[a->host].need.usable)
+	while (d->at < d->n_order && d->tries < TRIES_MAX && !d->grace) {
+		const struct route_address *a = &d->route.address[d->order[d->at++]];
+		if (a->host >= d->n_hosts || d->host[a->host].done)
 			continue;
+		if (!d->host[a->host].need.usable) {
+			plan_refuse(d, a->host);
+			continue;
+		}
 		if (connect_to(l, a))
 			return;
 	}
@@ -194,8 +274,8 @@ static void next(struct line *l)
 /* Is there another host that may be tried? */
 static bool other_host(const struct delivery *d)
 {
-	for (unsigned i = d->at; i < d->route.n_addresses; i++) {
-		unsigned h = d->route.address[i].host;
+	for (unsigned i = d->at; i < d->n_order; i++) {
+		unsigned h = d->route.address[d->order[i]].host;
 		if (h < d->n_hosts && !d->host[h].done && d->host[h].need.usable)
 			return true;
 	}
@@ -204,12 +284,30 @@ static bool other_host(const struct delivery *d)
 
 /* -- a session's events */
 
+/* The host spoke SMTP (why NULL), or there is nobody, or nobody well, at its address. */
+static void health(struct line *l, const char *why)
+{
+	struct delivery *d = l->d;
+	if (!d->w->health)
+		return;
+	if (why)
+		address_health_bad(d->w->health, l->host, &l->ip, plan_ttl(d, &l->ip), why);
+	else
+		address_health_good(d->w->health, l->host, &l->ip, plan_ttl(d, &l->ip));
+}
+
 static void judge(struct line *l)
 {
 	struct delivery *d = l->d;
 	struct tls_verdict v;
 	l->judged = true;
-	bool go = plan_judge(d, l->at_host, session_facts(l->s), l->plain, &v, &l->verified);
+	if (!l->reused)
+		health(l, NULL);
+	if (l->source)
+		source_ok(l->source);
+	bool go = plan_judge(d, l->at_host, session_facts(l->s), l->plain, &v, &l->verified, &l->level);
+	if (!l->reused && !l->plain) /* the first connection was told of */
+		results_tell(d, l->at_host, &v, l);
 	if (go) {
 		l->how = log_how(d, l);
 		queue_ready(l);
@@ -221,7 +319,7 @@ static void judge(struct line *l)
 }
 
 /* The host has answered for all it was offered. If the session is not alive, SESSION_OVER follows. */
-static void message_over(struct line *l)
+static void message_over(struct line *l, bool alive)
 {
 	struct delivery *d = l->d;
 	bool more = false, replied = false;
@@ -236,7 +334,10 @@ static void message_over(struct line *l)
 		next(l);
 		return;
 	}
-	finish(l, true);
+	if (!finish(l, true) && alive) {
+		queue_over(l, NULL);
+		line_quit(l);
+	}
 }
 
 static void send_part(struct line *l)
@@ -266,7 +367,7 @@ static void send_part(struct line *l)
 	if (!n) {
 		if (!l->rcpts || !l->idx)
 			delivery_failed_by(d, l->where, SMTP_PHASE_MAIL, "4.3.0", "out of memory");
-		message_over(l);
+		message_over(l, true);
 		return;
 	}
 	l->part = d->m;
@@ -305,7 +406,7 @@ static void done(struct line *l)
 		more |= d->todo[i] && !d->asked[i];
 	if (alive && more && !d->grace)
 		return; /* the next transaction, when it is READY */
-	message_over(l);
+	message_over(l, alive);
 }
 
 /* TLS did not come about over this connection: without it, where that may be (RFC 7435), over a new one. */
@@ -314,7 +415,9 @@ static bool without_tls(struct line *l)
 	struct delivery *d = l->d;
 	struct session_facts f = { .starttls = true, .tls_failed = true };
 	struct tls_verdict v;
-	if (!plan_judge(d, l->at_host, &f, true, &v, &l->verified)) {
+	bool go = plan_judge(d, l->at_host, &f, true, &v, &l->verified, &l->level);
+	results_tell(d, l->at_host, &v, l);
+	if (!go) {
 		struct smtp_result r = *session_failure(l->s);
 		char text[SMTP_CLIENT_TEXT_MAX];
 		snprintf(text, sizeof text, "%s: %.*s", v.reason, STR_ARG(r.text));
@@ -347,6 +450,22 @@ static void over(struct line *l)
 		return;
 	}
 	const struct smtp_result *failure = session_failure(l->s);
+	if (session_facts(l->s)->no_source && l->source && d->tries < TRIES_MAX && !d->grace) {
+		/* the address is gone from this machine: another one, for the same host */
+		struct route_address a = l->ip;
+		source_failed(l->source, l->w->host->mono_ms());
+		drop_session(l, false);
+		if (!connect_to(l, &a))
+			next(l);
+		return;
+	}
+	if (l->source && session_facts(l->s)->connected)
+		source_ok(l->source);
+	/* a host that says "not now" instead of a greeting is there; one of our own faults is not its */
+	if (!l->judged && !session_facts(l->s)->greeted && !failure->code && strcmp(failure->status, "4.3.0") != 0)
+		health(l, failure->text.p);
+	else if (!l->judged)
+		health(l, NULL);
 	if (session_facts(l->s)->tls_failed) {
 		if (without_tls(l))
 			return;
@@ -391,13 +510,23 @@ static void on_session(void *arg, struct session *s, enum session_event ev)
 
 /* -- queue.c's side */
 
+/* Which addresses, and in which order: those that failed lately are left out. */
+static void order(struct delivery *d)
+{
+	d->at = 0;
+	if (d->w->health) {
+		d->n_order = (unsigned)address_health_order(d->w->health, d->route.address, d->route.n_addresses, d->order, &d->healthy_at);
+		return;
+	}
+	d->n_order = (unsigned)d->route.n_addresses;
+	for (unsigned i = 0; i < d->n_order; i++)
+		d->order[i] = (unsigned char)i;
+}
+
 static void take(struct line *l, struct delivery *d)
 {
 	l->d = d;
 	d->line = l;
-	d->began = true;
-	l->tag = d->tag;
-	snprintf(l->domain, sizeof l->domain, "%s", d->domain);
 	free(l->rcpts);
 	free(l->idx);
 	l->rcpts = NULL;
@@ -415,7 +544,9 @@ void line_start(struct delivery *d)
 		delivery_end(d);
 		return;
 	}
+	queue_begin(l, d);
 	take(l, d);
+	order(d);
 	next(l);
 }
 
@@ -426,12 +557,14 @@ void line_use(struct line *l, struct delivery *d)
 	while (h < d->n_hosts && strcmp(d->route.host[h].name, l->host) != 0)
 		h++;
 	if (h == d->n_hosts || !d->host[h].need.usable) { /* the exchangers have changed */
+		order(d);
 		next(l);
 		return;
 	}
+	order(d);
 	l->at_host = h;
 	l->where = log_where(d, l);
-	l->reused = true;
+	l->reused = d->began = true;
 	l->judged = l->sent = l->stale = false;
 	session_for(l->s, d->msg);
 	if (session_is_ready(l->s))
@@ -446,7 +579,7 @@ void line_abort(struct line *l, const char *why)
 		return;
 	}
 	delivery_failed_by(d, l->where, SMTP_PHASE_CONNECT, "4.4.2", why);
-	queue_over(l, NULL);
+	queue_drop(d);
 	l->d = NULL;
 	d->line = NULL;
 	line_free(l);

@@ -3,6 +3,8 @@
 
 #include "say.h"
 
+#include <arpa/inet.h>
+#include <netdb.h>
 #include <stdio.h>
 
 enum { LOG_RCPTS_MAX = 20 }; /* recipients of one message that get a line */
@@ -23,11 +25,20 @@ const struct relay_where *log_where(struct delivery *d, const struct line *l)
 	return w->hop ? w : NULL;
 }
 
+const char *log_from(const struct line *l, char *ret, size_t size)
+{
+	struct hop_address local;
+	if (!l->s || !session_local(l->s, &local) || getnameinfo((const void *)&local.sa, local.len, ret, (socklen_t)size, NULL, 0, NI_NUMERICHOST))
+		snprintf(ret, size, "-");
+	return ret;
+}
+
 const char *log_how(struct delivery *d, const struct line *l)
 {
 	const struct session_facts *f = session_facts(l->s);
-	return arena_printf(d->a, "host=%s ip=%s port=%u tls=\"%s\" verified=%s reused=%s", l->host[0] ? l->host : "-", l->ip_text, d->w->set.port,
-	    f->tls_text, l->verified, l->reused ? "yes" : "no");
+	char from[64];
+	return arena_printf(d->a, "host=%s ip=%s port=%u from=%s tls=\"%s\" verified=%s reused=%s", l->host[0] ? l->host : "-", l->ip_text,
+	    d->w->set.port, log_from(l, from, sizeof from), f->tls_text, l->verified, l->reused ? "yes" : "no");
 }
 
 void log_results(struct delivery *d)
@@ -38,9 +49,10 @@ void log_results(struct delivery *d)
 		const struct smtp_result *r = &to->result;
 		enum relay_verdict v = relay_judge(r);
 		buf_reset(&b);
-		buf_addf(&b, "%s to=<%.*s> %s phase=%s code=%u status=%s reply=\"%.*s\"%s",
+		buf_addf(&b, "%s to=<%.*s> %s%s phase=%s code=%u status=%s reply=\"%.*s\"%s",
 		    v == RELAY_OK ? "relayed" : v == RELAY_RETRY ? "deferred" : "refused", STR_ARG(to->address),
-		    d->how[i] ? d->how[i] : "host=-", smtp_phase_name(r->phase), r->code, r->status[0] ? r->status : "-",
+		    d->how[i] ? "" : "hop=",
+		    d->how[i] ? d->how[i] : d->where[i] ? d->where[i]->hop : d->domain, smtp_phase_name(r->phase), r->code, r->status[0] ? r->status : "-",
 		    STR_ARG(r->text), r->maybe ? " maybe_delivered=yes" : "");
 		d->w->host->log(d->msg, v == RELAY_OK ? PEPSI_LOG_INFO : PEPSI_LOG_WARN, buf_z(&b));
 	}

@@ -1,10 +1,14 @@
 /* What each exchanger of a delivery demands (proto/relay/tls.h): TLSA records, MTA-STS, the operator, the message; and whether a session meets it. */
 #include "internet.h"
 
+#include <stdio.h>
+
 int plan_evaluate(void *arg, struct dns_answers *set)
 {
 	struct delivery *d = arg;
 	bool more = false;
+	if (!d->w->set.dane)
+		return DNS_DONE;
 	for (unsigned i = 0; i < d->n_hosts; i++) {
 		struct dane_lookup *l = &d->host[i].dane;
 		if (d->route.host[i].state != ROUTE_HOST_USED || !d->route.host[i].name[0])
@@ -50,10 +54,19 @@ unsigned plan_make(struct delivery *d)
 		struct plan_host *h = &d->host[i];
 		h->rules = (struct tls_rules){ .site = site, .dane = d->w->set.dane ? h->dane.status : DANE_NONE, .mx_secure = d->route.mx_secure,
 			.requiretls = d->m.require_tls, .optional = d->optional };
+		if (d->sts) {
+			h->rules.sts = d->sts->mode;
+			h->rules.sts_covers = d->sts->known && sts_policy_covers(&d->sts->policy, str_from(d->route.host[i].name));
+			h->rules.sts_failed = d->sts->failed;
+			h->rules.sts_failure = d->sts->failure;
+		}
 		tls_need(&h->rules, &h->need);
 		usable += d->route.host[i].state == ROUTE_HOST_USED && h->need.usable;
 	}
-	d->tag = tag_of(d);
+	char sender[DNS_NAME_MAX + 1];
+	struct source_ask ask = line_ask(d, 4, sender);
+	unsigned pool = d->w->set.sources ? source_pool(d->w->set.sources, &ask) : 0;
+	d->tag = mix(tag_of(d), &pool, sizeof pool);
 	return usable;
 }
 
@@ -69,7 +82,21 @@ static bool look(struct delivery *d, unsigned i, const struct session_facts *f, 
 	return ok;
 }
 
-bool plan_judge(struct delivery *d, unsigned i, const struct session_facts *f, bool plain, struct tls_verdict *ret, const char **ret_verified)
+void plan_refuse(struct delivery *d, unsigned i)
+{
+	struct tls_verdict v;
+	char text[SMTP_CLIENT_TEXT_MAX];
+	if (d->host[i].told)
+		return;
+	d->host[i].told = true;
+	tls_judge(&d->host[i].rules, &d->host[i].need, NULL, &v);
+	results_tell(d, i, &v, NULL);
+	snprintf(text, sizeof text, "%s: %s", d->route.host[i].name, v.reason);
+	delivery_failed_by(d, log_where(d, NULL), SMTP_PHASE_CONNECT, v.status, text);
+}
+
+bool plan_judge(struct delivery *d, unsigned i, const struct session_facts *f, bool plain, struct tls_verdict *ret, const char **ret_verified,
+    enum ratchet_level *ret_level)
 {
 	struct plan_host *h = &d->host[i];
 	/* over a second connection without TLS what the first one offered still counts */
@@ -78,5 +105,12 @@ bool plan_judge(struct delivery *d, unsigned i, const struct session_facts *f, b
 	bool dane = f->tls && h->need.dane_look && look(d, i, f, &seen.dane);
 	tls_judge(&h->rules, &h->need, &seen, ret);
 	*ret_verified = !f->tls ? "no" : dane ? "dane" : f->pkix_error != 0 ? "no" : h->rules.sts == STS_ENFORCE ? "mta-sts" : "pkix";
+	*ret_level = ratchet_level(&h->rules, &seen, ret);
 	return ret->go;
+}
+
+uint32_t plan_ttl(const struct delivery *d, const struct route_address *a)
+{
+	const struct dns_answer *x = dns_answers_peek(d->answers, str_from(d->route.host[a->host].name), a->n == 4 ? DNS_A : DNS_AAAA);
+	return x ? x->ttl : 0;
 }

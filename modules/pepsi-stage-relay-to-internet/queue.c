@@ -1,31 +1,110 @@
-/* Who may send now. Each message has a session at once: one that is idle and will do, or a new one. */
+/* Who may send now: proto/relay/traffic.h, with our clock, timer, deliveries and lines. */
 #include "internet.h"
 
+#include "say.h"
+
+#include <stdio.h>
 #include <stdlib.h>
 
 struct queue {
 	struct worker *w;
-	struct pepsi_event *soon;
-	struct delivery *first, **last;
+	struct traffic *t;
+	struct pepsi_event *timer;
 };
 
-static void pump(void *arg, uint32_t what);
-
-static void arm(struct queue *q)
+static int64_t now_ms(const struct queue *q)
 {
-	q->w->host->event_arm(q->soon, 0, 0);
+	return q->w->host->mono_ms();
+}
+
+/* Something happened: what may be done about it is done from the loop, soon. */
+static void soon(struct queue *q)
+{
+	q->w->host->event_arm(q->timer, 0, 0);
+}
+
+/* What an operator would like to hear: a destination is left alone, or served again. */
+static void news(struct queue *q)
+{
+	struct traffic_view v;
+	while (traffic_news(q->t, now_ms(q), &v)) {
+		if (v.backoff_ms > 0)
+			say(q->w->host, NULL, PEPSI_LOG_WARN, "event=destination-paused destination=%s seconds=%lld trouble=%s reason=\"%s\"", v.key,
+			    (long long)(v.backoff_ms + 999) / 1000, trouble_name(v.trouble), v.error);
+		else
+			say(q->w->host, NULL, PEPSI_LOG_INFO, "event=destination-resumed destination=%s", v.key);
+	}
+}
+
+static void act(struct queue *q, const struct traffic_todo *todo)
+{
+	struct delivery *d = todo->item ? todo->item->owner : NULL;
+	struct line *l = todo->link ? todo->link->owner : NULL;
+	switch (todo->what) {
+	case TRAFFIC_START:
+		line_start(d);
+		return;
+	case TRAFFIC_REUSE:
+		line_use(l, d);
+		return;
+	case TRAFFIC_ABANDON:
+		q->w->host->in_hand(d->msg);
+		l->d = NULL;
+		d->line = NULL;
+		line_free(l);
+		delivery_back(d, todo->back.seconds, todo->back.why, todo->back.text);
+		return;
+	case TRAFFIC_RETURN:
+		delivery_back(d, todo->back.seconds, todo->back.why, todo->back.text);
+		return;
+	case TRAFFIC_CLOSE:
+		line_quit(l);
+		return;
+	case TRAFFIC_NOTHING:
+		return;
+	}
+}
+
+enum { TURN_MAX = 200 }; /* done in one callback: sockets are to be heard in between */
+
+static void pump(void *arg, uint32_t what)
+{
+	struct queue *q = arg;
+	struct traffic_todo todo;
+	int n = 0;
+	(void)what;
+	while (n < TURN_MAX && traffic_next(q->t, now_ms(q), &todo) != TRAFFIC_NOTHING) {
+		act(q, &todo);
+		n++;
+	}
+	q->w->host->in_hand(NULL);
+	news(q);
+	int64_t wait = n == TURN_MAX ? 0 : traffic_wait(q->t, now_ms(q));
+	if (wait >= 0)
+		q->w->host->event_arm(q->timer, 0, wait);
+}
+
+static unsigned stage_number(const struct worker *w, const char *option, unsigned otherwise)
+{
+	char section[160];
+	uint64_t n;
+	snprintf(section, sizeof section, "stage-%s", w->set.stage);
+	const char *text = w->host->conf_global(w->conf, section, option);
+	return text && !str_u64(str_from(text), 10000, &n) && n ? (unsigned)n : otherwise;
 }
 
 struct queue *queue_new(struct worker *w)
 {
 	struct queue *q = calloc(1, sizeof *q);
+	struct traffic_conf conf = { .slots = stage_number(w, "QUEUE_LIMIT", 50), .workers = stage_number(w, "PARALLELISM", 1),
+		.seed = route_mix(&w->seed) };
 	if (!q)
 		return NULL;
 	q->w = w;
-	q->last = &q->first;
-	q->soon = w->host->event_new(w->conf, -1, pump, q);
-	if (!q->soon) {
-		free(q);
+	q->t = traffic_new(&conf);
+	q->timer = w->host->event_new(w->conf, -1, pump, q);
+	if (!q->t || !q->timer) {
+		queue_free(q);
 		return NULL;
 	}
 	return q;
@@ -35,65 +114,77 @@ void queue_free(struct queue *q)
 {
 	if (!q)
 		return;
-	q->w->host->event_free(q->soon);
+	q->w->host->event_free(q->timer);
+	traffic_free(q->t);
 	free(q);
+}
+
+void queue_name(struct delivery *d)
+{
+	shape_find(d->w->set.shapes, &d->route, d->domain, &d->name);
+}
+
+bool queue_would(struct delivery *d, struct traffic_back *ret)
+{
+	struct queue *q = d->w->queue;
+	return traffic_would(q->t, now_ms(q), &d->name, ret) != TRAFFIC_BACK;
 }
 
 void queue_add(struct delivery *d)
 {
 	struct queue *q = d->w->queue;
-	d->waiting = true;
-	d->wait_next = NULL;
-	*q->last = d;
-	q->last = &d->wait_next;
-	arm(q);
+	struct traffic_back back;
+	d->item.owner = d;
+	if (traffic_add(q->t, now_ms(q), &d->name, d->tag, &d->item, &back) == TRAFFIC_BACK)
+		delivery_back(d, back.seconds, back.why, back.text);
+	soon(q);
 }
 
 void queue_drop(struct delivery *d)
 {
 	struct queue *q = d->w->queue;
-	if (!d->waiting)
+	if (!q)
 		return;
-	struct delivery **p = &q->first;
-	while (*p != d)
-		p = &(*p)->wait_next;
-	*p = d->wait_next;
-	if (!*p)
-		q->last = p;
-	d->waiting = false;
+	traffic_drop(q->t, now_ms(q), &d->item);
+	soon(q);
+}
+
+void queue_begin(struct line *l, struct delivery *d)
+{
+	struct queue *q = l->w->queue;
+	l->link.owner = l;
+	traffic_begin(q->t, now_ms(q), &l->link, &d->item);
 }
 
 void queue_ready(struct line *l)
 {
-	(void)l;
+	struct queue *q = l->w->queue;
+	traffic_ready(q->t, now_ms(q), &l->link);
+	soon(q);
 }
 
-void queue_sent(struct line *l, const struct smtp_result *worst)
+enum queue_says queue_sent(struct line *l, const struct smtp_result *worst)
 {
-	(void)worst;
-	arm(l->w->queue);
+	struct queue *q = l->w->queue;
+	int says = traffic_sent(q->t, now_ms(q), &l->link, worst);
+	soon(q);
+	return says == TRAFFIC_KEPT ? QUEUE_KEPT : QUEUE_YOURS;
+}
+
+/* What we know better than the words of a failure tell. */
+static enum trouble trouble_known(const struct smtp_result *r)
+{
+	if (!r || r->code)
+		return TROUBLE_NONE;
+	if (!strcmp(r->status, "4.3.0"))
+		return TROUBLE_LOCAL;
+	return r->phase == SMTP_PHASE_STARTTLS ? TROUBLE_TLS : TROUBLE_NONE;
 }
 
 enum queue_says queue_over(struct line *l, const struct smtp_result *failure)
 {
-	(void)l;
-	(void)failure;
-	return QUEUE_YOURS;
-}
-
-static void pump(void *arg, uint32_t what)
-{
-	struct queue *q = arg;
-	struct delivery *d;
-	(void)what;
-	while ((d = q->first)) {
-		struct line *l = q->w->lines;
-		queue_drop(d);
-		while (l && (l->d || !l->s || l->tag != d->tag || strcmp(l->domain, d->domain) != 0))
-			l = l->next;
-		if (l)
-			line_use(l, d);
-		else
-			line_start(d);
-	}
+	struct queue *q = l->w->queue;
+	int says = traffic_end(q->t, now_ms(q), &l->link, failure, trouble_known(failure));
+	soon(q);
+	return says == TRAFFIC_KEPT ? QUEUE_KEPT : QUEUE_YOURS;
 }

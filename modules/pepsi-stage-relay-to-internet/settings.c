@@ -74,6 +74,54 @@ static int add_address(struct settings *s, struct str word)
 	return 0;
 }
 
+/* SHAPE_n, SOURCES_n and SOURCE_ADDRESSES, each fault told through fn. False: a fault, or no memory. */
+static bool read_traffic(struct settings *s, const struct pepsi_host *host, const struct pepsi_conf *conf,
+    void (*fn)(void *arg, const char *option, const char *text), void *arg)
+{
+	const char *name, *value, *all = host->conf_str(conf, "SOURCE_ADDRESSES");
+	struct buf why = BUF_INIT(1024);
+	bool good = (s->shapes = shapes_new()) && (s->sources = sources_new());
+	for (int kind = 0; good && kind < 2; kind++)
+		for (size_t i = 0; host->conf_multi(conf, kind ? "SOURCES_*" : "SHAPE_*", i, &name, &value) == PEPSI_OK; i++) {
+			buf_reset(&why);
+			if (kind ? sources_add(s->sources, name, str_from(value), &why) : shapes_add(s->shapes, name, str_from(value), &why)) {
+				fn(arg, name, why.n ? why.p : "out of memory");
+				good = false;
+			}
+		}
+	buf_reset(&why);
+	if (good && given(all) && sources_add(s->sources, "SOURCES_999999", str_from(all), &why)) { /* behind all others */
+		fn(arg, "SOURCE_ADDRESSES", why.n ? why.p : "out of memory");
+		good = false;
+	}
+	const char *pool;
+	for (size_t i = 0; good && shapes_pool(s->shapes, i, &name, &pool); i++)
+		if (!sources_has(s->sources, pool)) {
+			buf_reset(&why);
+			buf_addf(&why, "sources=%s: no SOURCES_n line has pool=%s", pool, pool);
+			fn(arg, name, buf_z(&why));
+			good = false;
+		}
+	buf_free(&why);
+	return good;
+}
+
+struct reporting {
+	const struct pepsi_host *host;
+	struct pepsi_report *report;
+};
+
+static void tell(void *arg, const char *option, const char *text)
+{
+	const struct reporting *r = arg;
+	r->host->report(r->report, option, text);
+}
+
+static void append(void *arg, const char *option, const char *text)
+{
+	buf_addf(arg, "%s: %s ", option, text);
+}
+
 int32_t settings_validate(const struct pepsi_host *host, const struct pepsi_conf *conf, struct pepsi_report *report)
 {
 	const char *helo = host->conf_str(conf, "HELO"), *name, *value;
@@ -89,6 +137,10 @@ int32_t settings_validate(const struct pepsi_host *host, const struct pepsi_conf
 	while (str_word(&rest, " \t", &word))
 		if (add_address(NULL, word))
 			fault(host, report, "OWN_ADDRESSES", "\"%.*s\" is no IPv4 or IPv6 address", STR_ARG(word));
+	struct settings s = { 0 };
+	struct reporting r = { host, report };
+	read_traffic(&s, host, conf, tell, &r);
+	settings_done(&s);
 	if (host->conf_int(conf, "RETRY_MIN") > host->conf_int(conf, "RETRY_MAX"))
 		host->report(report, "RETRY_MAX", "is shorter than RETRY_MIN");
 	return PEPSI_OK;
@@ -161,6 +213,9 @@ int settings_read(struct settings *s, const struct pepsi_host *host, const struc
 	s->port = (unsigned)host->conf_int(conf, "PORT");
 	s->local_ok = host->conf_int(conf, "ALLOW_LOOPBACK");
 	s->dane = host->conf_int(conf, "DANE");
+	s->sts = host->conf_int(conf, "MTA_STS");
+	s->tlsrpt = host->conf_int(conf, "TLSRPT");
+	s->health = host->conf_int(conf, "ADDRESS_HEALTH");
 	s->tls = TLS_MAY;
 	if ((value = host->conf_str(conf, "TLS")) && tls_operator_parse(str_from(value), &s->tls)) {
 		buf_addf(why, "TLS = %s is not available", value);
@@ -169,6 +224,8 @@ int settings_read(struct settings *s, const struct pepsi_host *host, const struc
 	for (size_t i = 0; host->conf_multi(conf, "TLS_POLICY_*", i, &name, &value) == PEPSI_OK; i++)
 		if (add_policy(s, value, why))
 			return -1;
+	if (!read_traffic(s, host, conf, append, why))
+		return -1;
 	ca = host->conf_str(conf, "TLS_CA_FILE");
 	if (given(ca) && !(s->ca_file = strdup(ca)))
 		memory = false;
@@ -189,6 +246,10 @@ void settings_done(struct settings *s)
 	for (size_t i = 0; i < s->n_own; i++)
 		free((void *)(uintptr_t)s->own[i].p);
 	s->n_own = 0;
+	shapes_free(s->shapes);
+	sources_free(s->sources);
+	s->shapes = NULL;
+	s->sources = NULL;
 	free(s->site);
 	free(s->ca_file);
 	free(s->stage);

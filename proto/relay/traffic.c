@@ -19,7 +19,7 @@ struct traffic *traffic_new(const struct traffic_conf *conf)
 	t->chance = route_mix(&seed);
 	t->shed_end = &t->shed;
 	t->news_end = &t->news;
-	t->poor_ms = TRAFFIC_SLOW_MS * 3;
+	t->poor_ms = FAILED_TIME_MS;
 	t->new_ms = TRAFFIC_TRIAL_MS / 4;
 	return t;
 }
@@ -141,7 +141,7 @@ int traffic_add(struct traffic *t, int64_t now, const struct shape_name *name, u
 static void item_out(struct traffic *t, struct traffic_item *i, int64_t now)
 {
 	struct traffic_destination *d = i->at;
-	if (d->room == ROOM_POOR && i->state != ITEM_WAITING)
+	if (d->room == ROOM_POOR && i->state == ITEM_WORKING && !d->abandoning)
 		t->poor_ms += (now - i->since - t->poor_ms) / 8;
 	if (t->poor_ms < 100)
 		t->poor_ms = 100;
@@ -259,7 +259,9 @@ static enum traffic_what shed(struct traffic *t, struct traffic_destination *d, 
 	d->abandon = false;
 	if (late && t->held[ROOM_POOR] > room_share(t->conf.slots, ROOM_POOR)) {
 		struct traffic_item *i = k->item;
+		d->abandoning = true;
 		item_out(t, i, now);
+		d->abandoning = false;
 		link_out(t, k, now);
 		d->stalled = false;
 		room_back(t, d, now, &ret->back);

@@ -36,7 +36,7 @@ enum {
 	PASSED_MAX = 8,                 /* messages with a fitting session that may overtake one without */
 	LOOK_MAX = 32,                  /* messages looked at for one that fits */
 	PACE_FAILED_MS = 100,           /* a failed destination is thought to take a message so often, when it is back */
-	SUSPECT_MS = 10000,             /* how long the others wait for the outcome of one that has been silent for long */
+	SUSPECT_MS = 30000,             /* how long the others wait for the outcome of one that has been silent for long */
 	PACE_UNKNOWN_MS = 200,          /* a transaction at a destination of which nothing is known: too short costs a claim, too long time */
 	FORGET_MS = 3600000,            /* a window unused for so long begins anew */
 	FAILED_TIME_MS = 30000,         /* how long a failing session takes, before one was seen */
@@ -56,7 +56,7 @@ struct traffic_destination {
 	unsigned heap;                  /* index + 1 in t->heap, 0: none */
 	int64_t wake;
 	enum room room;
-	bool ready, shedding, news, lookup;
+	bool ready, shedding, news, abandoning, lookup;
 
 	struct traffic_item *first, *last;   /* waiting */
 	unsigned n_waiting, n_starting;

@@ -83,8 +83,10 @@ class Internet:
 
     def start(self, **kw):
         self.lab.zone.update(self.zone)
+        # hops that fail on purpose are not to be left alone for long
         stage = ("[stage-init]\nPROGRAM = pepsi-stage-relay-to-internet\nPORT = %d\nALLOW_LOOPBACK = YES\nPARALLELISM = 1\nQUEUE_LIMIT = 1000\nRETRY_MIN = 1 s\n"
-                 "RETRY_MAX = 2 s\nGREETING_TIMEOUT = %d s\nDOT_TIMEOUT = %d s\nBOUNCE_STAGE = bounce\n%s%s" % (self.port, CONNECT, DATA, TIMES, self.policies))
+                 "RETRY_MAX = 2 s\nADDRESS_HEALTH = NO\nMTA_STS = NO\nSHAPE_1 = * initial=20 backoff=1s..1s\nGREETING_TIMEOUT = %d s\nDOT_TIMEOUT = %d s\n"
+                 "BOUNCE_STAGE = bounce\n%s%s" % (self.port, CONNECT, DATA, TIMES, self.policies))
         if self.ca:
             stage += "TLS_CA_FILE = %s\n" % self.ca
         self.d = pepsi.Pepsid(self.t, stage + pepsi.bounce(), more="[pepsi-dns]\nSERVERS = %s\n" % self.lab.server, **kw)

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 
+import dnslab
 import pepsi
 from postgres import Cluster
 
@@ -279,6 +280,34 @@ def database_away(t):
     s.close()
 
 
+def names(t):
+    """Questions of many messages at once, answered in any order: who waits for a slow or a silent server holds up nobody."""
+    zone = {"quick%d.test" % i: {"A": ["192.0.2.1"]} for i in range(20)}
+    zone.update({"slow%d.test" % i: {"A": ["192.0.2.1"], "DO": "delay 1"} for i in range(40)})
+    zone["dead.test"] = {"DO": "silent"}
+    lab = dnslab.Lab(zone)
+    t.cleanup(lab.close)
+    sink, d = daemon(t, daemon_more="[pepsi-dns]\nSERVERS = 127.0.0.1:%d\nMESSAGE_DEADLINE = 4 s\nLOOKUP_DEADLINE = 4 s\n" % lab.port)
+    warm(d, sink)
+    s, began = Sender(d), time.monotonic()
+    s.send("dead", "dns-dead_test")
+    for i in range(40):
+        s.send("slow%d" % i, "dns-slow%d_test" % i)
+    for i in range(20):
+        s.send("quick%d" % i, "dns-quick%d_test" % i)
+    for i in range(20):
+        s.send("none%d" % i, "dns-none%d_test" % i)
+    arrived(sink, [x for x in s.ids if x != "dead"], 30)
+    took, order = time.monotonic() - began, sink.tokens()
+    pepsi.check(took < 12 * pepsi.SLACK, "%.1f s for 40 seconds of waiting" % took)
+    pepsi.check(max(order.index("quick%d" % i) for i in range(20)) < order.index("slow39") or pepsi.PATIENCE > 3, "the order: %s" % order)
+    row = pepsi.wait_for("what nobody answers is paused", lambda: [r for r in d.queue() if r["id"] == s.ids["dead"] and r["status"] == "paused"], 20, 0.2)
+    dns = d.json("queue", "show", str(row[0]["id"]))["state"]["dns"]
+    pepsi.check(dns["status"] == 3 and dns["n"] == 0 and ("deadline" in dns["why"] or "time-out" in dns["why"]), "%s" % dns)
+    d.cli("queue", "delete", str(s.ids["dead"]))
+    s.close()
+
+
 class Echo:
     """Answers a line with a line, after a second."""
 
@@ -312,4 +341,4 @@ class Echo:
         c.close()
 
 
-pepsi.main(__file__, [two_thousand, crash_in_the_middle, crash_for_nobody, hang_in_a_callback, one_that_never_ends, leaving, rules, database_away])
+pepsi.main(__file__, [two_thousand, crash_in_the_middle, crash_for_nobody, hang_in_a_callback, one_that_never_ends, leaving, rules, names, database_away])

@@ -192,6 +192,16 @@ class Smtp:
         self.raw(re.sub(rb"(?m)^\.", b"..", data) + b".\r\n" if b"\n." in data or data[:1] == b"." else data + b".\r\n")
         return self.reply()
 
+    def send_binary(self, mail_from, rcpts, data):
+        """One transaction of BODY=BINARYMIME, in one chunk; the last reply."""
+        code, text = self.cmd("MAIL FROM:<%s> BODY=BINARYMIME" % mail_from)
+        for r in rcpts if code == 250 else ():
+            code, text = self.cmd("RCPT TO:<%s>" % r) if code == 250 else (code, text)
+        if code != 250:
+            return code, text
+        self.raw(b"BDAT %d LAST\r\n" % len(data) + data)
+        return self.reply()
+
     def close(self):
         try:
             self.raw(b"QUIT\r\n")
@@ -590,9 +600,14 @@ class Pepsid:
         finally:
             s.close()
 
-    def accept(self, mail_from, rcpts, data, **kw):
+    def accept(self, mail_from, rcpts, data, binary=False, **kw):
         """As send(), must be accepted; the queue id."""
-        code, text = self.send(mail_from, rcpts, data, **kw)
+        if binary:
+            s = Smtp(self.port)
+            code, text = s.send_binary(mail_from, [rcpts] if isinstance(rcpts, str) else rcpts, data)
+            s.close()
+        else:
+            code, text = self.send(mail_from, rcpts, data, **kw)
         check(code == 250, "not accepted: %d %s" % (code, text))
         m = re.search(r"queued as (\S+)", text)
         check(m, "no queue id in the 250: %s" % text)

@@ -5,7 +5,9 @@ import os
 import re
 import socket
 import ssl
+import subprocess
 
+import dnslab
 import pepsi
 from certs import Authority
 from providers import PASSWORD, USER, Provider
@@ -47,14 +49,16 @@ def sent(d, sink, token, sender="sender@example.test"):
 
 
 def five_lines(t):
-    """What the handbook shows: a stage of five lines, the password in a file of its own. TLS and port follow from it."""
+    """conf/provider.conf: a stage of five lines, the password in a file of its own. TLS and mechanism follow from it."""
     sink = pepsi.Sink(t)
     p = Provider(t, sink)
     d = pepsi.Pepsid(t, "", start=False)
-    d.write_config("[stage-init]\nPROGRAM = pepsi-stage-relay-to-smarthost\nHOST = 127.0.0.1\nAUTH_USER = %s\nBOUNCE_STAGE = bounce\n"
-                   # the test's own port and authority
-                   "PORT = %d\nTLS_CA_FILE = %s\n\n%s" % (USER, p.port, p.authority.cert, pepsi.bounce()),
-                   more=secret(d, "stage-init", "AUTH_PASSWORD = %s\n" % PASSWORD))
+    with open(os.path.join(pepsi.SOURCE, "conf", "provider.conf")) as f:
+        example = f.read()
+    stages = example[example.index("[stage-init]"):].replace("HOST = smtp.provider.test", "HOST = 127.0.0.1").replace("me@example.test", USER)
+    # the test's own port and authority
+    stages = stages.replace("BOUNCE_STAGE", "PORT = %d\nTLS_CA_FILE = %s\nBOUNCE_STAGE" % (p.port, p.authority.cert), 1)
+    d.write_config(stages, more=secret(d, "stage-init", "AUTH_PASSWORD = %s\n" % PASSWORD))
     code, said, err = d.cli("config", "check")
     pepsi.check(code == 0, "config check: %s%s" % (said, err))
     d.start()
@@ -223,5 +227,64 @@ def our_own(t):
     pepsi.check("auth=EXTERNAL" in log_of(d), "EXTERNAL: %s" % d.queue())
 
 
+def spki(cert):
+    """SHA-256 of a certificate's public key, in hexadecimal."""
+    pem = subprocess.run([pepsi.need("openssl"), "x509", "-in", cert, "-noout", "-pubkey"], stdout=subprocess.PIPE, check=True, timeout=60).stdout
+    der = subprocess.run([pepsi.need("openssl"), "pkey", "-pubin", "-outform", "DER"], input=pem, stdout=subprocess.PIPE, check=True, timeout=60).stdout
+    return hashlib.sha256(der).hexdigest()
+
+
+def dane(t):
+    """The host's TLSA records decide: a match signs in and delivers, without any authority; another key, no records, or records that nobody validated
+    mean no mail."""
+    sink = pepsi.Sink(t)
+    p = Provider(t, sink)
+    good, bad = "3 1 1 " + spki(p.cert), "3 1 1 " + "00" * 32
+    record = "_%d._tcp.localhost" % p.port
+    host = {"A": ["127.0.0.1"], "DO": "ad", "TTL": 0}
+    lab = dnslab.Lab({"localhost": host, record: {"TLSA": [good], "DO": "ad", "TTL": 0}})
+    t.cleanup(lab.close)
+    d = pepsi.Pepsid(t, out("HOST = localhost\nPORT = %d\nTLS = dane\nAUTH_USER = %s\nAUTH_PASSWORD = %s\nIDLE_TIMEOUT = 0" % (p.port, USER, PASSWORD)),
+                     more="[pepsi-dns]\nSERVERS = %s\n" % lab.server)
+    sent(d, sink, "match")
+    pepsi.check(p.signed_in("SCRAM-SHA-256") == 1, "not signed in")
+    for zone, words in (({record: {"TLSA": [bad], "DO": "ad", "TTL": 0}, "localhost": host}, "does not match"), ({"localhost": host}, "DANE is required here"),
+                        ({record: {"TLSA": [good], "TTL": 0}, "localhost": host}, "DANE is required here"),
+                        ({record: {"DO": "servfail"}, "localhost": host}, "DANE is required here")):
+        lab.zone = zone
+        reconfigure(d, lambda text: text)
+        d.accept("sender@example.test", ["rcpt@far.test"], pepsi.message("held"))
+        pepsi.wait_for("deferral: " + words, lambda: [q for q in d.queue() if words in (q["last_error"] or "")], 40)
+        pepsi.check(p.signed_in("SCRAM-SHA-256") == 1 and "held" not in sink.tokens(), "it went all the same")
+        pepsi.check(d.cli("queue", "delete", "--all")[0] == 0, "queue delete")
+
+
+def exchangers(t):
+    """A domain's mail exchangers as hosts, in their order; whose names are not validated, their certificate must be the domain's."""
+    sink = pepsi.Sink(t)
+    p = Provider(t, sink, name="provider.test")
+    lab = dnslab.Lab({"provider.test": {"MX": ["10 dead.invalid", "20 localhost"]}})
+    t.cleanup(lab.close)
+    host = "HOST = provider.test\nPORT = %d\nMX_LOOKUP = YES\nTLS_CA_FILE = %s\nAUTH_USER = %s\nAUTH_PASSWORD = %s" % (p.port, p.authority.cert, USER, PASSWORD)
+    d = pepsi.Pepsid(t, out(host), more="[pepsi-dns]\nSERVERS = %s\n" % lab.server)
+    sent(d, sink, "mx")
+    log = log_of(d)
+    pepsi.check("hop-rests hop=dead.invalid:%d" % p.port in log and "hop=localhost:%d tls=" % p.port in log, "the hosts were others: %s" % log[-1500:])
+    # validated, the exchanger's own name counts, which this certificate does not have
+    lab.zone = {"provider.test": {"MX": ["10 localhost"], "DO": "ad"}}
+    reconfigure(d, lambda text: text)
+    d.accept("sender@example.test", ["rcpt@far.test"], pepsi.message("name"))
+    pepsi.wait_for("the deferral", lambda: [q for q in d.queue() if "hostname mismatch" in (q["last_error"] or "")], 40)
+    pepsi.check(d.cli("queue", "delete", "--all")[0] == 0, "queue delete")
+    lab.zone = {"provider.test": {"MX": ["0 ."]}}
+    reconfigure(d, lambda text: text)
+    d.accept("sender@example.test", ["rcpt@far.test"], pepsi.message("null"))
+    pepsi.wait_for("null MX", lambda: [q for q in d.queue() if "takes no mail" in (q["last_error"] or "")], 40)
+    lab.zone = {"provider.test": {"DO": "servfail"}}
+    reconfigure(d, lambda text: text)
+    d.accept("sender@example.test", ["rcpt@far.test"], pepsi.message("fail"))
+    pepsi.wait_for("the failure", lambda: [q for q in d.queue() if "cannot be looked up" in (q["last_error"] or "")], 40)
+
+
 if __name__ == "__main__":
-    pepsi.main(__file__, [five_lines, mechanisms, wrong_password, certificate_not_trusted, several, balance, our_own])
+    pepsi.main(__file__, [five_lines, mechanisms, wrong_password, certificate_not_trusted, several, balance, our_own, dane, exchangers])

@@ -28,6 +28,7 @@ MAIN = """
 /usr/lib/pepsi/modules/pepsi-stage-route.so /usr/lib/pepsi/modules/pepsi-stage-relay-to-maildir.so
 /usr/lib/pepsi/modules/pepsi-stage-relay-to-lmtp.so /usr/lib/pepsi/modules/pepsi-stage-relay-to-smarthost.so
 /usr/lib/pepsi/modules/pepsi-stage-relay-to-internet.so
+/usr/libexec/pepsi/pepsi-helper-token-refresh /usr/bin/pepsi-token /usr/share/doc/pepsi/provider.md /usr/share/doc/pepsi/examples/provider.conf
 /usr/lib/pepsi/modules/pepsi-stage-bounce.so /usr/lib/pepsi/modules/pepsi-stage-pipe.so
 /usr/share/pepsi/db/pepsi-0001.sql /usr/share/pepsi/db/procedures.sql /usr/share/pepsi/db/README.md
 /usr/share/doc/pepsi/copyright /usr/share/doc/pepsi/changelog.gz /usr/share/doc/pepsi/changelog.Debian.gz
@@ -45,7 +46,7 @@ DEV = """
 """.split()
 # where a package may put things at all
 FOLDERS = ("/etc/pepsi/", "/etc/pam.d/pepsi", "/lib/systemd/system/", "/usr/bin/", "/usr/sbin/", "/usr/include/pepsi/", "/usr/include/pepsi-proto/",
-    "/usr/lib/", "/usr/share/doc/", "/usr/share/man/", "/usr/share/pepsi/", "/usr/share/lintian/overrides/")
+    "/usr/lib/", "/usr/libexec/pepsi/", "/usr/share/doc/", "/usr/share/man/", "/usr/share/pepsi/", "/usr/share/lintian/overrides/")
 
 
 def check(good, what):

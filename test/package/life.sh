@@ -61,7 +61,7 @@ install() {
 	apt install /try/pepsi.deb
 	installed pepsi
 	! command -v cc >/dev/null || fail "this system is not clean: it has a compiler"
-	for a in pepsi pepsi-reactor pepsi-config pepsi-dns pepsi-fetch; do getent passwd $a >/dev/null || fail "no account $a"; done
+	for a in pepsi pepsi-reactor pepsi-config pepsi-dns pepsi-fetch pepsi-token; do getent passwd $a >/dev/null || fail "no account $a"; done
 	[ "$(stat -c '%U %a' /var/mail/pepsi)" = "pepsi 700" ] || fail "/var/mail/pepsi is $(stat -c '%U %a' /var/mail/pepsi)"
 	[ "$(pepsi --version)" = "$(pepsid --version | sed 's/pepsid/pepsi/')" ] || fail "two versions"
 	pepsi config check | grep -qx '0 errors, 0 warnings' || fail "$(pepsi config check)"
@@ -188,7 +188,7 @@ booted() { # under systemd, which started what the package enabled
 		status=$(cat "/proc/$p/status" 2>/dev/null) || continue
 		user=$(stat -c %U "/proc/$p" 2>/dev/null) || continue
 		[ "$p" = "$(main_pid)" ] || case $user in
-		pepsi | pepsi-reactor | pepsi-config | pepsi-dns | pepsi-fetch) printf '%s' "$status" | grep -q '^CapEff:.0000000000000000' || fail "process $p of $user has capabilities: $status" ;;
+		pepsi | pepsi-reactor | pepsi-config | pepsi-dns | pepsi-fetch | pepsi-token) printf '%s' "$status" | grep -q '^CapEff:.0000000000000000' || fail "process $p of $user has capabilities: $status" ;;
 		*) fail "process $p of pepsi.service runs as $user" ;;
 		esac
 	done

@@ -3,7 +3,7 @@
  *
  *     wait-500            a timer of so many milliseconds, then on its way
  *     talk-PORT           a line to a server on loopback, and back
- *     dns-NAME            the address of NAME (dots as underscores)
+ *     dns-NAME            the address of NAME (dots as underscores); paused when nobody knows it
  *     now                 done within process()
  *     stay                never ends, but does as stop() says
  *     forever             never ends, and hears nothing
@@ -156,7 +156,10 @@ static void on_answer(void *arg, const struct pepsi_dns *a)
 	snprintf(text, sizeof text, "{\"dns\":{\"status\":%u,\"n\":%zu,\"why\":\"%s\"}}", a->status, a->n_rr, a->why ? a->why : "");
 	h->in_hand(j->m);
 	h->merge_state(j->m, text);
-	pass(j);
+	if (a->status == PEPSI_DNS_TEMPFAIL)
+		over(j, h->pause(j->m, NULL, 3600));
+	else
+		pass(j);
 }
 
 static int32_t process(void *worker, const struct pepsi_host *h, struct pepsi_msg *m)

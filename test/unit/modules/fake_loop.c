@@ -113,6 +113,12 @@ static int32_t complete(struct pepsi_msg *m, int32_t rc)
 	return buf_addf(&m->calls, "complete %d\n", rc);
 }
 
+static struct pg_conn *database(const struct pepsi_conf *c)
+{
+	(void)c;
+	return NULL;
+}
+
 static void in_hand(struct pepsi_msg *m)
 {
 	hand = m;
@@ -312,6 +318,7 @@ void fake_loop_begin(const char *const *records, bool authenticated)
 	fake_loop_host.ask_cancel = query_free;
 	fake_loop_host.complete = complete;
 	fake_loop_host.in_hand = in_hand;
+	fake_loop_host.database = database;
 	fake_loop_host.mono_ms = mono_ms;
 	zone = records;
 	secure = authenticated;

@@ -20,7 +20,7 @@ void test_internet_delivers(void **state)
 	site_logs(&m, "relayed to=<x@example.org> host=mx1.example.org ip=127.0.0.2 port=");
 	site_logs(&m, "tls=\"\" verified=no reused=no phase=dot code=250 status=2.0.0 reply=\"took it\"");
 	fake_loop_skip(11000); /* idle for too long */
-	fake_loop_idle(2000);
+	site_until(1);
 	peer_end(&p);
 	site_close(&s);
 	site_done(&m);
@@ -147,7 +147,7 @@ void test_internet_at_once(void **state)
 {
 	static const char *const zone[] = { "example.org MX 10 mx1.example.org", "mx1.example.org A 127.0.0.2", "other.example MX 0 mx.other.example",
 		"mx.other.example A 127.0.0.3", NULL };
-	static const char *const slow[] = { EHLO, ENVELOPE, "~", NULL };
+	static const char *const slow[] = { EHLO, ENVELOPE, "^", "~", NULL };
 	static const char *const quick[] = { EHLO, "?MAIL FROM:<a@b.example>\r\nRCPT TO:<x@other.example>\r\nDATA\r\n",
 		"!250 ok\r\n250 ok\r\n354 go\r\n", CONTENT, "!250 ok\r\n", "~", NULL };
 	struct site s;
@@ -162,6 +162,7 @@ void test_internet_at_once(void **state)
 	assert_int_equal(fake_loop_run(1, 60000), 1);
 	site_says(&m[1], "complete_success");
 	assert_int_equal(m[0].calls.n, 0);
+	site_until(1);
 	pepsi_stage_descriptor.stop(s.worker, &fake_loop_host, &m[0], PEPSI_STOP_RUNTIME);
 	fake_loop_skip(8000);
 	assert_int_equal(fake_loop_run(2, 60000), 2);
@@ -198,7 +199,7 @@ void test_internet_maybe(void **state)
 
 void test_internet_time_out(void **state)
 {
-	static const char *const script[] = { EHLO, ENVELOPE, "!2", "~", NULL };
+	static const char *const script[] = { EHLO, ENVELOPE, "!2", "^", "~", NULL };
 	struct site s;
 	struct peer p;
 	struct pepsi_msg m = site_message("x@example.org");
@@ -206,7 +207,7 @@ void test_internet_time_out(void **state)
 	peer_start(&p, "127.0.0.2", script);
 	site_open(&s, one, false, NULL);
 	site_process(&s, &m);
-	fake_loop_idle(300);
+	site_until(1);
 	assert_int_equal(m.calls.n, 0);
 	fake_loop_skip(301000);
 	assert_int_equal(fake_loop_run(1, 60000), 1);
@@ -219,7 +220,7 @@ void test_internet_time_out(void **state)
 /* A worker that leaves: what is not on its way goes back, and was no attempt. */
 void test_internet_stops(void **state)
 {
-	static const char *const script[] = { "~", NULL };
+	static const char *const script[] = { "^", "~", NULL };
 	struct site s;
 	struct peer p;
 	struct pepsi_msg m[2] = { site_message("x@example.org"), site_message("x@example.org") };
@@ -227,7 +228,7 @@ void test_internet_stops(void **state)
 	peer_start(&p, "127.0.0.2", script);
 	site_open(&s, one, false, NULL);
 	site_process(&s, &m[0]);
-	fake_loop_idle(200);
+	site_until(1);
 	pepsi_stage_descriptor.stop(s.worker, &fake_loop_host, &m[0], PEPSI_STOP_LEAVE);
 	site_process(&s, &m[1]); /* its look-up has not begun */
 	pepsi_stage_descriptor.stop(s.worker, &fake_loop_host, &m[1], PEPSI_STOP_LEAVE);
@@ -260,6 +261,9 @@ int main(void)
 		cmocka_unit_test(test_internet_final),
 		cmocka_unit_test(test_internet_all_down),
 		cmocka_unit_test(test_internet_literal),
+		cmocka_unit_test(test_internet_sources),
+		cmocka_unit_test(test_internet_window),
+		cmocka_unit_test(test_internet_backoff),
 		cmocka_unit_test(test_internet_tls),
 		cmocka_unit_test(test_internet_tls_fails),
 		cmocka_unit_test(test_internet_tls_required),

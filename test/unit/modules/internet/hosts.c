@@ -84,7 +84,7 @@ void test_internet_next_address(void **state)
 void test_internet_says_no_for_now(void **state)
 {
 	static const char *const first[] = { EHLO, "?MAIL FROM:<a@b.example>\r\nRCPT TO:<x@example.org>\r\nRCPT TO:<y@example.org>\r\nDATA\r\n",
-		"!250 ok\r\n450 4.7.1 greylisted\r\n250 ok\r\n354 go\r\n", CONTENT, "!250 ok\r\n", QUIT, NULL };
+		"!250 ok\r\n450 4.7.1 greylisted\r\n250 ok\r\n354 go\r\n", CONTENT, "!250 ok\r\n", "?QUIT\r\n", "~", NULL };
 	static const char *const second[] = { EHLO, TAKE, "~", NULL };
 	struct site s;
 	struct peer p[2];
@@ -133,6 +133,10 @@ void test_internet_all_down(void **state)
 	site_says(&m, "pause ");
 	site_says(&m, "{\"attempts\":1,\"last_error\":\"mx2.example.org[127.0.0.3]:");
 	site_says(&m, "Connection refused\"}");
+	/* the next one is no attempt: both are known to be down */
+	buf_reset(&m.calls);
+	site_deliver(&s, &m);
+	site_says(&m, "{\"attempts\":0,\"last_error\":\"example.org: not tried now (backoff): ");
 	m.lifetime_left = -1;
 	site_deliver(&s, &m);
 	site_says(&m, "\"enhanced_status\":\"4.4.7\"");
@@ -157,4 +161,69 @@ void test_internet_literal(void **state)
 	site_close(&s);
 	peer_end(&p);
 	site_done(&m);
+}
+
+/* An address that is not ours any more is left out; the name goes with the address. */
+void test_internet_sources(void **state)
+{
+	static const char *const script[] = { "!220 p\r\n", "?EHLO out2.example\r\n", "!250-p\r\n250 PIPELINING\r\n", TAKE, "~", NULL };
+	struct site s;
+	struct peer p;
+	struct pepsi_msg m = site_message("x@example.org");
+	(void)state;
+	peer_start(&p, "127.0.0.2", script);
+	site_open(&s, two, false, "SOURCES_1=192.0.2.99=out1.example*100 127.0.0.77=out2.example\nSOURCES_2=from=@other.example 127.0.0.78\n");
+	site_deliver(&s, &m);
+	site_says(&m, "complete_success");
+	site_logs(&m, "ip=127.0.0.2");
+	site_logs(&m, "from=127.0.0.77");
+	site_close(&s);
+	peer_end(&p);
+	site_done(&m);
+}
+
+/* One connection at a time: messages wait for each other, and go over one session. */
+void test_internet_window(void **state)
+{
+	static const char *const script[] = { EHLO, TAKE, TAKE, TAKE, "~", NULL };
+	struct site s;
+	struct peer p;
+	struct pepsi_msg m[3] = { site_message("x@example.org"), site_message("x@example.org"), site_message("x@example.org") };
+	(void)state;
+	peer_start(&p, "127.0.0.2", script);
+	site_open(&s, two, false, "SHAPE_1=mx1.example.org concurrency=1 initial=1\n");
+	site_deliver(&s, &m[0]); /* it is known to be well now: more may wait for it here */
+	site_process(&s, &m[1]);
+	site_process(&s, &m[2]);
+	assert_int_equal(fake_loop_run(3, 60000), 3);
+	for (int i = 0; i < 3; i++) {
+		site_says(&m[i], "complete_success");
+		site_done(&m[i]);
+	}
+	site_close(&s);
+	peer_end(&p);
+}
+
+/* A destination that fails: one message tries, the others go back without an attempt. */
+void test_internet_backoff(void **state)
+{
+	struct site s;
+	struct pepsi_msg m[20];
+	int tried = 0, back = 0;
+	(void)state;
+	site_open(&s, two, false, NULL);
+	for (int i = 0; i < 20; i++) {
+		m[i] = site_message("x@example.org");
+		site_process(&s, &m[i]);
+	}
+	fake_loop_run(20, 20000);
+	for (int i = 0; i < 20; i++) {
+		tried += m[i].calls.n && strstr(m[i].calls.p, "\"attempts\":1,") != NULL;
+		back += m[i].calls.n && strstr(m[i].calls.p, "\"attempts\":0,") != NULL;
+	}
+	assert_true(tried >= 1 && tried <= 3);
+	assert_true(back >= 16);
+	site_close(&s);
+	for (int i = 0; i < 20; i++)
+		site_done(&m[i]);
 }

@@ -12,6 +12,7 @@
 #include <openssl/x509v3.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,6 +21,7 @@ static unsigned port;
 static int first_listener = -1;
 static EVP_PKEY *key;
 static X509 *cert;
+static volatile int *marks; /* shared with the peers */
 static char ca[40], spki[2 * SHA256_DIGEST_LENGTH + 1];
 
 static int listener_on(const char *address, unsigned at)
@@ -91,8 +93,15 @@ const char *peer_spki(void)
 	return spki;
 }
 
+int peer_marks(void)
+{
+	return marks ? *marks : 0;
+}
+
 void peer_done(void)
 {
+	if (marks)
+		*marks = 0;
 	if (cert)
 		unlink(ca);
 	X509_free(cert);
@@ -182,6 +191,9 @@ static void run(int listener, const char *const *script)
 			close(t.fd);
 			t.fd = accept(listener, NULL, NULL);
 			break;
+		case '^':
+			++*marks; /* one peer at a time does so in a test */
+			break;
 		case '*':
 			start_tls(&t);
 			break;
@@ -206,6 +218,9 @@ static void run(int listener, const char *const *script)
 void peer_start(struct peer *p, const char *address, const char *const *script)
 {
 	peer_ca();
+	if (!marks)
+		marks = mmap(NULL, sizeof *marks, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_ptr_not_equal(marks, MAP_FAILED);
 	snprintf(p->address, sizeof p->address, "%s", address);
 	int fd = listener_on(address, peer_port());
 	assert_true(fd >= 0);

@@ -50,7 +50,7 @@ void test_internet_tls_required(void **state)
 {
 	static const char *const none[] = { EHLO, QUIT, NULL };
 	static const char *const refused[] = { EHLO_TLS, "!454 4.7.0 not now\r\n", QUIT, NULL };
-	static const char *const broken[] = { EHLO_TLS, "!220 go\r\n", "!nonsense, no TLS at all\r\n", "~", NULL };
+	static const char *const broken[] = { EHLO_TLS, "!220 go\r\n", "!nonsense, no TLS at all\r\n", "~", "^", NULL };
 	static const struct {
 		const char *const *script;
 		const char *says;
@@ -65,7 +65,7 @@ void test_internet_tls_required(void **state)
 		site_deliver(&s, &m);
 		site_says(&m, "pause ");
 		site_says(&m, cases[i].says);
-		fake_loop_idle(200);
+		site_until(1);
 		site_close(&s);
 		peer_end(&p);
 		site_done(&m);
@@ -112,7 +112,7 @@ void test_internet_dane_wrong(void **state)
 		site_deliver(&s, &m);
 		site_says(&m, "pause ");
 		site_says(&m, i ? "TLS is a must there" : "does not match its TLSA records (DANE)");
-		fake_loop_idle(200);
+		site_until(1);
 		site_close(&s);
 		peer_end(&p);
 		site_done(&m);
@@ -170,7 +170,7 @@ void test_internet_options(void **state)
 	const struct pepsi_stage *st = &pepsi_stage_descriptor;
 	struct pepsi_conf c = { .stage = "out", .hostname = "us.example", .options = st->options, .n_options = st->n_options,
 		.text = "HELO=a b\nTLS_POLICY_1=example.org\nTLS_POLICY_2=x@example.org may\nTLS_POLICY_3=may\nTLS_POLICY_4=*.example.org * require\n"
-			"OWN_ADDRESSES=192.0.2.1 mail.example\nRETRY_MIN=2 h\n" };
+			"OWN_ADDRESSES=192.0.2.1 mail.example\nRETRY_MIN=2 h\nSHAPE_1=* sources=none\nSOURCE_ADDRESSES=192.0.2.300\n" };
 	struct pepsi_report r = { .text = BUF_INIT(10000) };
 	(void)state;
 	fake_loop_begin(NULL, false);
@@ -182,5 +182,6 @@ void test_internet_options(void **state)
 	assert_null(strstr(r.text.p, "TLS_POLICY_4"));
 	assert_non_null(strstr(r.text.p, "OWN_ADDRESSES: \"mail.example\" is no"));
 	assert_non_null(strstr(r.text.p, "RETRY_MAX: is shorter"));
+	assert_non_null(strstr(r.text.p, "SOURCE_ADDRESSES: "));
 	buf_free(&r.text);
 }

@@ -7,7 +7,7 @@ void site_open(struct site *s, const char *const *zone, bool secure, const char 
 {
 	const struct pepsi_stage *st = &pepsi_stage_descriptor;
 	fake_loop_begin(zone, secure);
-	snprintf(s->text, sizeof s->text, "PORT=%u\nALLOW_LOOPBACK=YES\n%s", peer_port(), more ? more : "");
+	snprintf(s->text, sizeof s->text, "PORT=%u\nALLOW_LOOPBACK=YES\nMTA_STS=NO\n%s", peer_port(), more ? more : "");
 	s->conf = (struct pepsi_conf){ .text = s->text, .stage = "out", .hostname = "us.example", .options = st->options, .n_options = st->n_options };
 	assert_int_equal(st->open(&fake_loop_host, &s->conf, &s->worker), PEPSI_OK);
 }
@@ -37,6 +37,14 @@ void site_deliver(struct site *s, struct pepsi_msg *m)
 	site_process(s, m);
 	assert_int_equal(fake_loop_run(before + 1, 60000), before + 1);
 	fake_loop_idle(20); /* what follows the end: READY, the end of a session */
+}
+
+void site_until(int marks)
+{
+	for (int i = 0; i < 6000 && peer_marks() < marks; i++)
+		fake_loop_idle(10);
+	assert_int_equal(peer_marks(), marks);
+	fake_loop_idle(10);
 }
 
 static void holds(const struct buf *b, const char *text)

@@ -20,6 +20,8 @@ struct pepsi_msg site_message(const char *rcpts);
 void site_process(struct site *s, struct pepsi_msg *m);
 /* One message until it is complete. */
 void site_deliver(struct site *s, struct pepsi_msg *m);
+/* Runs until the peers have made so many marks. */
+void site_until(int marks);
 void site_says(const struct pepsi_msg *m, const char *text); /* in calls */
 void site_logs(const struct pepsi_msg *m, const char *text);
 void site_done(struct pepsi_msg *m); /* of fake_done() */
@@ -32,7 +34,7 @@ extern const struct pepsi_stage pepsi_stage_descriptor;
 #define ENVELOPE "?MAIL FROM:<a@b.example>\r\nRCPT TO:<x@example.org>\r\nDATA\r\n"
 #define CONTENT "?S: x\r\n\r\nhi\r\n.\r\n"
 #define TAKE ENVELOPE, "!250 ok\r\n250 ok\r\n354 go\r\n", CONTENT, "!250 2.0.0 took it\r\n"
-#define QUIT "?QUIT\r\n", "!221 bye\r\n", "~"
+#define QUIT "?QUIT\r\n", "!221 bye\r\n", "~", "^" /* the mark: it was polite */
 
 /* The tests; the runner is in delivery.c. */
 void test_internet_delivers(void **state);
@@ -61,5 +63,8 @@ void test_internet_dane_wrong(void **state);
 void test_internet_dane_unknown(void **state);
 void test_internet_injected(void **state);
 void test_internet_options(void **state);
+void test_internet_sources(void **state);
+void test_internet_window(void **state);
+void test_internet_backoff(void **state);
 
 #endif
