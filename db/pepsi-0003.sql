@@ -135,3 +135,90 @@ CREATE TABLE pepsi.suppression (
     CHECK (class <> 'hard' OR expires_at IS NOT NULL)
 );
 CREATE INDEX suppression_expires_at ON pepsi.suppression (expires_at) WHERE expires_at IS NOT NULL;
+
+-- ---- TLS reports (RFC 8460). Written and read by functions alone; nobody has a privilege on the tables.
+
+-- Reports to be sent: what was seen of TLS with one domain's mail exchangers on one day (UTC). Gone after two weeks.
+CREATE TABLE pepsi.tlsrpt_report (
+    id        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    domain    text NOT NULL CHECK (octet_length(domain) BETWEEN 1 AND 253), -- that of the recipients
+    day       date NOT NULL,
+    rows      integer NOT NULL DEFAULT 0,
+    sessions  bigint NOT NULL DEFAULT 0,
+    failures  bigint NOT NULL DEFAULT 0,                        -- of these; a session that broke two policies counts twice
+    overflow  bigint NOT NULL DEFAULT 0,                        -- of the sessions: without a row of their own
+    report_id text UNIQUE,                                      -- given with the first attempt; nothing is counted any more then
+    first_at  timestamptz,                                      -- that attempt
+    next_at   timestamptz NOT NULL DEFAULT '-infinity',         -- none before
+    tries     integer NOT NULL DEFAULT 0,
+    outcome   text CHECK (outcome IN ('sent', 'nowhere', 'excluded', 'expired')), -- null: it waits
+    why       text,
+    sent_at   timestamptz,
+    mailed    text[],                                           -- addresses that have it; the number of a copy is its place
+    posted    text[],                                           -- https URIs that have it
+    UNIQUE (domain, day)
+);
+CREATE INDEX tlsrpt_report_waiting ON pepsi.tlsrpt_report (day) WHERE outcome IS NULL;
+CREATE INDEX tlsrpt_report_day ON pepsi.tlsrpt_report (day);
+CREATE TABLE pepsi.tlsrpt_result (
+    report_id bigint NOT NULL REFERENCES pepsi.tlsrpt_report ON DELETE CASCADE,
+    digest    bytea NOT NULL CHECK (octet_length(digest) = 16), -- of policy and failure
+    policy    jsonb NOT NULL CHECK (octet_length(policy::text) <= 32768), -- type, strings, hosts
+    failure   jsonb CHECK (octet_length(failure::text) <= 4096), -- result, hosts, addresses, code; null: success
+    sessions  bigint NOT NULL CHECK (sessions > 0),
+    PRIMARY KEY (report_id, digest)
+);
+-- Workers that counted: a batch counts once.
+CREATE TABLE pepsi.tlsrpt_source (
+    source text PRIMARY KEY CHECK (octet_length(source) <= 100),
+    seq    bigint NOT NULL,
+    at     timestamptz NOT NULL
+);
+-- Where no reports go to for now: lower-case addresses, https URIs.
+CREATE TABLE pepsi.tlsrpt_muted (
+    uri      text PRIMARY KEY CHECK (octet_length(uri) <= 600),
+    since    timestamptz NOT NULL DEFAULT now(),
+    until_at timestamptz NOT NULL,
+    why      text
+);
+CREATE INDEX tlsrpt_muted_until_at ON pepsi.tlsrpt_muted (until_at);
+
+-- Reports of others about mail to domains of ours, as pepsi-stage-tlsrpt-report took them: what their senders claim.
+CREATE TABLE pepsi.tlsrpt_received (
+    id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    domain      text NOT NULL CHECK (octet_length(domain) BETWEEN 1 AND 253), -- whom it is about
+    org         text NOT NULL CHECK (octet_length(org) <= 1100),
+    report_id   text NOT NULL CHECK (octet_length(report_id) <= 1100),
+    begin_at    timestamptz NOT NULL,
+    end_at      timestamptz NOT NULL,
+    received_at timestamptz NOT NULL DEFAULT now(),
+    mail_domain text,                                           -- of the From of the message it came in
+    verified    boolean NOT NULL,                               -- that message passed DMARC
+    contact     text,
+    successes   bigint NOT NULL CHECK (successes >= 0),
+    failures    bigint NOT NULL CHECK (failures >= 0),
+    digest      bytea NOT NULL CHECK (octet_length(digest) = 16), -- of organisation and id
+    UNIQUE (domain, digest)
+);
+CREATE INDEX tlsrpt_received_at ON pepsi.tlsrpt_received (received_at);
+CREATE TABLE pepsi.tlsrpt_received_policy (
+    received_id bigint NOT NULL REFERENCES pepsi.tlsrpt_received ON DELETE CASCADE,
+    nth         integer NOT NULL,
+    type        text NOT NULL,                                  -- tlsa, sts, no-policy-found, or what it says
+    domain      text NOT NULL,
+    successes   bigint NOT NULL,
+    failures    bigint NOT NULL,
+    PRIMARY KEY (received_id, nth)
+);
+CREATE TABLE pepsi.tlsrpt_received_failure (
+    received_id  bigint NOT NULL REFERENCES pepsi.tlsrpt_received ON DELETE CASCADE,
+    nth          integer NOT NULL,
+    type         text NOT NULL,                                 -- of the policy
+    result       text NOT NULL,
+    mx           text NOT NULL,                                 -- '': not said
+    receiving_ip inet,
+    sending_ip   inet,
+    code         text,
+    sessions     bigint NOT NULL,
+    PRIMARY KEY (received_id, nth)
+);

@@ -1336,6 +1336,243 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
             FROM r ORDER BY r.end_at DESC, r.org, r.report_id LIMIT (p ->> 'limit')::integer) q))
 $$;
 
+-- ---------------------------------------------------------------------------------------------- TLS reports
+-- As DMARC reports above: with the owner's rights, one JSON object in, JSON out.
+
+-- What a worker saw, as parallel arrays; days since 1970; an empty p_failure is success. Each batch of a source once. At most p_max_rows rows of a
+-- report and p_max_reports that wait. Returns how many sessions could be counted nowhere (too many reports, or one that has gone out already).
+CREATE FUNCTION pepsi.tlsrpt_put(p_source text, p_seq bigint, p_max_rows integer, p_max_reports integer, p_day integer[], p_domain text[], p_policy text[],
+    p_failure text[], p_sessions bigint[]) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    r record;
+    p record;
+    waiting integer;
+    lost bigint := 0;
+    extra integer;
+    over bigint;
+    d bytea;
+BEGIN
+    INSERT INTO pepsi.tlsrpt_source AS o VALUES (p_source, p_seq, now())
+        ON CONFLICT (source) DO UPDATE SET seq = excluded.seq, at = excluded.at WHERE o.seq < excluded.seq;
+    IF NOT FOUND THEN
+        RETURN 0;
+    END IF;
+    DELETE FROM pepsi.tlsrpt_source WHERE at < now() - interval '2 days';
+    SELECT count(*) INTO waiting FROM (SELECT FROM pepsi.tlsrpt_report WHERE outcome IS NULL LIMIT p_max_reports) w;
+    FOR r IN SELECT date '1970-01-01' + t.day AS on_day, t.* FROM unnest(p_day, p_domain, p_policy, p_failure, p_sessions) t(day, domain, policy, failure, n)
+        ORDER BY 1, 3 LOOP -- the same order in all workers: none waits for another that waits for it
+        IF waiting < p_max_reports THEN
+            INSERT INTO pepsi.tlsrpt_report (domain, day) VALUES (r.domain, r.on_day) ON CONFLICT DO NOTHING;
+            waiting := waiting + CASE WHEN FOUND THEN 1 ELSE 0 END;
+        END IF;
+        SELECT q.id, q.rows, q.report_id, q.outcome INTO p FROM pepsi.tlsrpt_report q WHERE q.domain = r.domain AND q.day = r.on_day FOR UPDATE;
+        IF p.id IS NULL OR p.outcome IS NOT NULL OR p.report_id IS NOT NULL THEN
+            lost := lost + r.n;
+            CONTINUE;
+        END IF;
+        extra := 0;
+        over := 0;
+        d := substring(sha256(convert_to(r.policy || E'\n' || r.failure, 'UTF8')) FOR 16);
+        UPDATE pepsi.tlsrpt_result SET sessions = sessions + r.n WHERE report_id = p.id AND digest = d;
+        IF NOT FOUND AND p.rows < p_max_rows THEN
+            INSERT INTO pepsi.tlsrpt_result VALUES (p.id, d, r.policy::jsonb, nullif(r.failure, '')::jsonb, r.n);
+            extra := 1;
+        ELSIF NOT FOUND THEN
+            over := r.n;
+        END IF;
+        UPDATE pepsi.tlsrpt_report SET sessions = sessions + r.n, failures = failures + CASE r.failure WHEN '' THEN 0 ELSE r.n END, rows = rows + extra,
+            overflow = overflow + over WHERE id = p.id;
+    END LOOP;
+    RETURN lost;
+END $$;
+
+-- One line of tlsrpt_report, as pepsi-tlsrpt shows it.
+CREATE FUNCTION pepsi.tlsrpt_report_json(p pepsi.tlsrpt_report) RETURNS jsonb
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT jsonb_strip_nulls(jsonb_build_object('id', p.id, 'domain', p.domain, 'day', p.day, 'begin', extract(epoch FROM p.day)::bigint, 'rows', p.rows,
+        'sessions', p.sessions, 'failures', p.failures, 'overflow', p.overflow, 'tries', p.tries, 'first', extract(epoch FROM p.first_at)::bigint,
+        'outcome', coalesce(p.outcome, CASE WHEN p.day >= (now() AT TIME ZONE 'UTC')::date THEN 'counting' ELSE 'waiting' END), 'why', p.why,
+        'report_id', p.report_id, 'sent', extract(epoch FROM p.sent_at)::bigint, 'mailed', to_jsonb(p.mailed), 'posted', to_jsonb(p.posted)))
+$$;
+
+-- Reports that may be tried: {"grace": seconds behind the day's end, "limit": n, "day": "2026-11-30"}, oldest first.
+CREATE FUNCTION pepsi.tlsrpt_due(p jsonb) RETURNS jsonb
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce(jsonb_agg(pepsi.tlsrpt_report_json(w) ORDER BY w.day, w.id), '[]') FROM (
+        SELECT * FROM pepsi.tlsrpt_report d WHERE d.outcome IS NULL AND d.next_at <= now()
+            AND (d.day + 1)::timestamp AT TIME ZONE 'UTC' <= now() - make_interval(secs => (p ->> 'grace')::integer)
+            AND (p ->> 'day' IS NULL OR d.day = (p ->> 'day')::date)
+        ORDER BY d.day, d.id LIMIT (p ->> 'limit')::integer) w
+$$;
+
+-- {"domain": d, "day": …, "id": n, "limit": n}: the latest first, and who is muted.
+CREATE FUNCTION pepsi.tlsrpt_list(p jsonb) RETURNS jsonb
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT jsonb_build_object('reports', (SELECT coalesce(jsonb_agg(pepsi.tlsrpt_report_json(w) ORDER BY w.day DESC, w.domain), '[]') FROM (
+        SELECT * FROM pepsi.tlsrpt_report d WHERE (p ->> 'domain' IS NULL OR d.domain = lower(p ->> 'domain')) AND (p ->> 'id' IS NULL OR d.id = (p ->> 'id')::bigint)
+            AND (p ->> 'day' IS NULL OR d.day = (p ->> 'day')::date)
+        ORDER BY d.day DESC, d.domain LIMIT (p ->> 'limit')::integer) w),
+        'muted', (SELECT coalesce(jsonb_agg(jsonb_strip_nulls(jsonb_build_object('address', m.uri, 'until', extract(epoch FROM m.until_at)::bigint,
+            'why', m.why)) ORDER BY m.uri), '[]') FROM (SELECT * FROM pepsi.tlsrpt_muted WHERE until_at > now() ORDER BY uri LIMIT 100000) m))
+$$;
+
+-- {"id": n, "limit": n}: [{"policy": {…}, "failure": {…} or null, "sessions": n}], policy by policy.
+CREATE FUNCTION pepsi.tlsrpt_rows(p jsonb) RETURNS jsonb
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce(jsonb_agg(jsonb_build_object('policy', w.policy, 'failure', w.failure, 'sessions', w.sessions)
+        ORDER BY w.policy ->> 'type', w.policy, w.failure IS NOT NULL, w.sessions DESC, w.digest), '[]') FROM (
+        SELECT * FROM pepsi.tlsrpt_result r WHERE r.report_id = (p ->> 'id')::bigint ORDER BY r.sessions DESC, r.digest LIMIT (p ->> 'limit')::integer) w
+$$;
+
+-- An attempt begins: {"id": n, "report_id": …}. Its id, the one of the first attempt; null: another run is at it, or it is settled. The next attempt is
+-- not before ten minutes, twice as long each time, four hours at most.
+CREATE FUNCTION pepsi.tlsrpt_begin(p jsonb) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE r pepsi.tlsrpt_report;
+BEGIN
+    UPDATE pepsi.tlsrpt_report SET report_id = coalesce(report_id, p ->> 'report_id'), first_at = coalesce(first_at, now()), tries = tries + 1,
+        next_at = now() + least(interval '4 hours', interval '10 minutes' * power(2, least(tries, 10)))
+        WHERE id = (p ->> 'id')::bigint AND outcome IS NULL AND next_at <= now() RETURNING * INTO r;
+    RETURN CASE WHEN FOUND THEN pepsi.tlsrpt_report_json(r) ELSE 'null'::jsonb END;
+END $$;
+
+-- The report as messages, one for each recipient with headers of its own: all of them into the queue and noted, or nothing: null when they are there already.
+CREATE FUNCTION pepsi.tlsrpt_enqueue(p_id bigint, p_report_id text, p_stage text, p_mail_from text, p_rcpts text[], p_headers bytea[], p_body bytea, p_state jsonb) RETURNS bigint[]
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE ids bigint[] := '{}';
+BEGIN
+    UPDATE pepsi.tlsrpt_report SET mailed = p_rcpts, sent_at = now() WHERE id = p_id AND outcome IS NULL AND report_id = p_report_id AND mailed IS NULL;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    FOR i IN 1 .. cardinality(p_rcpts) LOOP
+        ids := ids || pepsi.workqueue_inject(p_stage, p_mail_from, p_rcpts[i:i], p_headers[i], p_body, p_state);
+    END LOOP;
+    RETURN ids;
+END $$;
+
+-- {"id": n, "posted": uri}: an https URI has taken it.
+CREATE FUNCTION pepsi.tlsrpt_posted(p jsonb) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    UPDATE pepsi.tlsrpt_report SET posted = array_append(posted, p ->> 'posted'), sent_at = now()
+        WHERE id = (p ->> 'id')::bigint AND outcome IS NULL AND NOT (p ->> 'posted') = ANY (coalesce(posted, '{}'));
+    RETURN to_jsonb(FOUND);
+END $$;
+
+-- {"id": n, "outcome": "nowhere", "why": …}; without outcome: not now, it waits on. Says whether it still waited.
+CREATE FUNCTION pepsi.tlsrpt_done(p jsonb) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    UPDATE pepsi.tlsrpt_report SET why = p ->> 'why', outcome = p ->> 'outcome' WHERE id = (p ->> 'id')::bigint AND outcome IS NULL;
+    RETURN to_jsonb(FOUND);
+END $$;
+
+-- {"address": a or URI, "days": n, "why": …}: nothing more goes there.
+CREATE FUNCTION pepsi.tlsrpt_mute(p jsonb) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    INSERT INTO pepsi.tlsrpt_muted VALUES (CASE WHEN p ->> 'address' ILIKE 'https:%' THEN p ->> 'address' ELSE lower(p ->> 'address') END, now(),
+        now() + make_interval(days => (p ->> 'days')::integer), p ->> 'why')
+        ON CONFLICT (uri) DO UPDATE SET until_at = excluded.until_at, why = excluded.why;
+    RETURN 'true'::jsonb;
+END $$;
+
+-- A notice of failure came for copy p_nth of a report. Only who got the report knows its id. Returns the address; null: no such report.
+CREATE FUNCTION pepsi.tlsrpt_came_back(p_report_id text, p_nth integer, p_days integer, p_why text) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE a text := (SELECT lower(mailed[p_nth]) FROM pepsi.tlsrpt_report WHERE report_id = p_report_id);
+BEGIN
+    IF a IS NOT NULL AND p_days > 0 THEN
+        PERFORM pepsi.tlsrpt_mute(jsonb_build_object('address', a, 'days', p_days, 'why', p_why));
+    END IF;
+    RETURN a;
+END $$;
+
+-- {"address": a}: says whether it was muted.
+CREATE FUNCTION pepsi.tlsrpt_unmute(p jsonb) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    DELETE FROM pepsi.tlsrpt_muted WHERE uri IN (p ->> 'address', lower(p ->> 'address'));
+    RETURN to_jsonb(FOUND);
+END $$;
+
+-- {"keep": seconds, "expire": seconds}: what is older than that goes; what waits for longer than expire will not be sent any more.
+CREATE FUNCTION pepsi.tlsrpt_sweep(p jsonb) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    gone integer;
+    expired integer;
+BEGIN
+    DELETE FROM pepsi.tlsrpt_report WHERE (day + 1)::timestamp AT TIME ZONE 'UTC' < now() - make_interval(secs => (p ->> 'keep')::integer);
+    GET DIAGNOSTICS gone = ROW_COUNT;
+    UPDATE pepsi.tlsrpt_report SET outcome = CASE WHEN mailed IS NULL AND posted IS NULL THEN 'expired' ELSE 'sent' END
+        WHERE outcome IS NULL AND (day + 1)::timestamp AT TIME ZONE 'UTC' < now() - make_interval(secs => (p ->> 'expire')::integer);
+    GET DIAGNOSTICS expired = ROW_COUNT;
+    DELETE FROM pepsi.tlsrpt_muted WHERE until_at <= now();
+    RETURN jsonb_build_object('gone', gone, 'expired', expired);
+END $$;
+
+-- A report that came: {"domain", "org", "report_id", "begin", "end", "mail_domain", "verified", "contact"?, "policies": [{"type", "domain", "successes",
+-- "failures"}], "failures": [{"type", "result", "mx", "receiving_ip"?, "sending_ip"?, "code"?, "sessions"}], "keep": seconds, "most": n}. "stored",
+-- "duplicate" (of organisation and id, about this domain), or "full": so many came within a day, or a tenth of them from this one sender.
+CREATE FUNCTION pepsi.tlsrpt_received_add(p jsonb) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    new_id bigint;
+    d bytea := substring(sha256(convert_to((p ->> 'org') || E'\n' || (p ->> 'report_id'), 'UTF8')) FOR 16);
+BEGIN
+    DELETE FROM pepsi.tlsrpt_received WHERE received_at < now() - make_interval(secs => (p ->> 'keep')::integer);
+    IF EXISTS (SELECT FROM pepsi.tlsrpt_received WHERE domain = p ->> 'domain' AND digest = d) THEN
+        RETURN 'duplicate';
+    END IF;
+    IF (SELECT count(*) >= (p ->> 'most')::integer OR count(*) FILTER (WHERE mail_domain IS NOT DISTINCT FROM nullif(p ->> 'mail_domain', ''))
+            >= greatest(10, (p ->> 'most')::integer / 10)
+        FROM (SELECT mail_domain FROM pepsi.tlsrpt_received WHERE received_at > now() - interval '1 day' LIMIT (p ->> 'most')::integer) w) THEN
+        RETURN 'full';
+    END IF;
+    INSERT INTO pepsi.tlsrpt_received (domain, org, report_id, begin_at, end_at, mail_domain, verified, contact, digest, successes, failures)
+    SELECT p ->> 'domain', p ->> 'org', p ->> 'report_id', to_timestamp((p ->> 'begin')::bigint), to_timestamp((p ->> 'end')::bigint),
+        nullif(p ->> 'mail_domain', ''), (p ->> 'verified')::boolean, p ->> 'contact', d, coalesce(sum((r ->> 'successes')::bigint), 0),
+        coalesce(sum((r ->> 'failures')::bigint), 0)
+    FROM jsonb_array_elements(p -> 'policies') r
+    ON CONFLICT DO NOTHING RETURNING id INTO new_id;
+    IF new_id IS NULL THEN
+        RETURN 'duplicate';
+    END IF;
+    INSERT INTO pepsi.tlsrpt_received_policy
+    SELECT new_id, o, r ->> 'type', r ->> 'domain', (r ->> 'successes')::bigint, (r ->> 'failures')::bigint
+    FROM jsonb_array_elements(p -> 'policies') WITH ORDINALITY t(r, o);
+    INSERT INTO pepsi.tlsrpt_received_failure
+    SELECT new_id, o, r ->> 'type', r ->> 'result', r ->> 'mx', pepsi.inet_or_null(r ->> 'receiving_ip'), pepsi.inet_or_null(r ->> 'sending_ip'), r ->> 'code',
+        (r ->> 'sessions')::bigint
+    FROM jsonb_array_elements(p -> 'failures') WITH ORDINALITY t(r, o);
+    RETURN 'stored';
+END $$;
+
+-- {"domain": d, "since": "2026-11-01", "limit": n}: by domain and kind of policy; failures by host and kind, most first; the reports.
+CREATE FUNCTION pepsi.tlsrpt_received_summary(p jsonb) RETURNS jsonb
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    WITH r AS (SELECT * FROM pepsi.tlsrpt_received d WHERE (p ->> 'domain' IS NULL OR d.domain = lower(p ->> 'domain'))
+            AND (p ->> 'since' IS NULL OR d.end_at >= (p ->> 'since')::date::timestamp AT TIME ZONE 'UTC'))
+    SELECT jsonb_build_object(
+        'domains', (SELECT coalesce(jsonb_agg(to_jsonb(d) ORDER BY d.failures DESC, d.domain, d.type), '[]') FROM (
+            SELECT r.domain, x.type, count(DISTINCT r.id) AS reports, count(DISTINCT r.org) AS organisations, sum(x.successes)::bigint AS successes,
+                sum(x.failures)::bigint AS failures, extract(epoch FROM min(r.begin_at))::bigint AS "begin", extract(epoch FROM max(r.end_at))::bigint AS "end"
+            FROM r JOIN pepsi.tlsrpt_received_policy x ON x.received_id = r.id GROUP BY r.domain, x.type
+            ORDER BY failures DESC, r.domain, x.type LIMIT (p ->> 'limit')::integer) d),
+        'failures', (SELECT coalesce(jsonb_agg(to_jsonb(f) ORDER BY f.sessions DESC, f.domain, f.mx, f.result), '[]') FROM (
+            SELECT r.domain, x.mx, x.result, x.type, x.code, host(x.receiving_ip) AS ip, sum(x.sessions)::bigint AS sessions, count(DISTINCT r.org) AS organisations,
+                extract(epoch FROM max(r.end_at))::bigint AS latest
+            FROM r JOIN pepsi.tlsrpt_received_failure x ON x.received_id = r.id GROUP BY r.domain, x.mx, x.result, x.type, x.code, x.receiving_ip
+            ORDER BY sessions DESC, r.domain, x.mx, x.result LIMIT (p ->> 'limit')::integer) f),
+        'reports', (SELECT coalesce(jsonb_agg(to_jsonb(q) ORDER BY q."end" DESC, q.org, q.report_id), '[]') FROM (
+            SELECT r.domain, r.org, r.report_id, r.verified, r.mail_domain, r.contact, extract(epoch FROM r.begin_at)::bigint AS "begin",
+                extract(epoch FROM r.end_at)::bigint AS "end", extract(epoch FROM r.received_at)::bigint AS received, r.successes, r.failures
+            FROM r ORDER BY r.end_at DESC, r.org, r.report_id LIMIT (p ->> 'limit')::integer) q))
+$$;
+
 -- ---------------------------------------------------------------------------------------------- pepsi-failure-bouncer
 
 -- Texts that may be anything become NULL where they are no time, no address.
@@ -1841,7 +2078,10 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
         (SELECT count(*) FROM pepsi.sts_policy WHERE expires_at > now() AND mode = 'enforce'),
         (SELECT count(*) FROM pepsi.sts_policy WHERE failures > 0 AND failed_at > now() - interval '2 days'),
         (SELECT count(*) FROM pepsi.destination_security WHERE told IS NOT NULL),
-        (SELECT count(*) FROM pepsi.dns_address WHERE failures > 0 AND until_at > now() - interval '1 hour')]
+        (SELECT count(*) FROM pepsi.dns_address WHERE failures > 0 AND until_at > now() - interval '1 hour'),
+        (SELECT count(*) FROM pepsi.tlsrpt_report WHERE outcome IS NULL),
+        (SELECT count(*) FROM pepsi.tlsrpt_received WHERE received_at > now() - interval '2 days'),
+        (SELECT coalesce(sum(failures), 0) FROM pepsi.tlsrpt_received WHERE received_at > now() - interval '2 days')]
 $$;
 
 -- ---------------------------------------------------------------------------------------------- suppression

@@ -45,6 +45,9 @@ static void write_counts(const struct store_counts *n, struct buf *out)
 	one(out, "pepsi_sts_policies_failing", "gauge", "Domains whose policy of MTA-STS could not be fetched in the last two days.", n->sts_failing);
 	one(out, "pepsi_destinations_weaker", "gauge", "Domains that mail goes to less protected than before.", n->destinations_weaker);
 	one(out, "pepsi_addresses_failing", "gauge", "Addresses of mail exchangers that could not be reached lately.", n->addresses_failing);
+	one(out, "pepsi_tlsrpt_waiting", "gauge", "TLS reports to others that are counted or wait to be sent.", n->tlsrpt_waiting);
+	one(out, "pepsi_tlsrpt_received", "gauge", "TLS reports of others that came in the last two days.", n->tlsrpt_received);
+	one(out, "pepsi_tlsrpt_received_failures", "gauge", "Sessions that failed by TLS reports of others of the last two days.", n->tlsrpt_failures);
 }
 
 void admin_metrics_write(struct admin *a, const struct store_counts *counts, struct buf *out)

@@ -62,6 +62,7 @@ void admin_status_write(struct admin *a, const struct store_counts *counts, stru
 	} known[] = {
 		{ "sts_policies", n->sts_policies }, { "sts_enforced", n->sts_enforced }, { "sts_failing", n->sts_failing },
 		{ "weaker", n->destinations_weaker }, { "addresses_failing", n->addresses_failing },
+		{ "tlsrpt_waiting", n->tlsrpt_waiting }, { "tlsrpt_received", n->tlsrpt_received }, { "tlsrpt_failures", n->tlsrpt_failures },
 	};
 	buf_addz(out, ",\"destinations\":{");
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++) {

@@ -55,6 +55,22 @@ struct str str_trim(struct str s)
 	return s;
 }
 
+struct str str_next_z(struct str *rest)
+{
+	size_t n = rest->n ? strnlen(rest->p, rest->n) : 0;
+	struct str s = str_n(rest->p, n);
+	*rest = str_skip(*rest, n < rest->n ? n + 1 : n);
+	return s;
+}
+
+struct str str_behind(struct str s, char c)
+{
+	for (size_t i = s.n; i > 0; i--)
+		if (s.p[i - 1] == c)
+			return str_skip(s, i);
+	return STR_NULL;
+}
+
 bool str_word(struct str *rest, const char *seps, struct str *ret_word)
 {
 	size_t i = 0, j;

@@ -51,6 +51,10 @@ ptrdiff_t str_chr(struct str s, char c);
 struct str str_trim(struct str s);
 /* Next word of *rest, words being separated by any of the octets in seps; advances *rest. Returns false at the end. */
 bool str_word(struct str *rest, const char *seps, struct str *ret_word);
+/* What stands before the next NUL, or all; both are taken off *rest. */
+struct str str_next_z(struct str *rest);
+/* Behind the last c: the domain of an address for '@'. STR_NULL: there is none. */
+struct str str_behind(struct str s, char c);
 /* Decimal, no sign, no blanks, the whole string. Returns 0, or -1 (not a number, or above max); *ret untouched then. */
 int str_u64(struct str s, uint64_t max, uint64_t *ret);
 /* Valid UTF-8 (RFC 3629: no surrogates, nothing overlong, at most U+10FFFF)? */

@@ -153,7 +153,7 @@ static int fit(struct dmarc_built *b, size_t max)
 	return fits ? cut(b, before, all, fits) : -1;
 }
 
-static int new_id(char out[33])
+int dmarc_new_id(char out[33])
 {
 	unsigned char r[16];
 	if (getrandom(r, sizeof r, 0) != sizeof r)
@@ -170,7 +170,7 @@ int dmarc_build(struct dmarc_built *b, const struct dmarc_sender *s, struct json
 	*b = (struct dmarc_built){ .xml = BUF_INIT(256u << 20), .packed = BUF_INIT(256u << 20) };
 	b->arena = arena_new(512u << 20);
 	struct report_row *row = b->arena ? arena_calloc(b->arena, n ? n : 1, sizeof *row) : NULL;
-	if (!row || new_id(b->id)) {
+	if (!row || dmarc_new_id(b->id)) {
 		cli_fail("out of memory");
 		return -1;
 	}

@@ -6,21 +6,9 @@
 #include "proto/report/arf_write.h"
 #include "proto/sasl/base64.h"
 
-#include <sys/random.h>
-
 enum { RUN_MAX = 1000, HEADERS_MAX = 16 * 1024, BODY_MAX = 128 * 1024 };
 
 /* ---- sending */
-
-static int new_id(char out[33])
-{
-	unsigned char r[16];
-	if (getrandom(r, sizeof r, 0) != sizeof r)
-		return -1;
-	for (size_t i = 0; i < sizeof r; i++)
-		snprintf(out + 2 * i, 3, "%02x", r[i]);
-	return 0;
-}
 
 static struct arf_mail mail_of(const struct dmarc_sending *s, const struct dmarc_outgoing *g, struct str headers, const char *id)
 {
@@ -42,7 +30,7 @@ static int one_failure(struct dmarc_sending *s, struct json_object *o)
 	int rc = dmarc_send_targets(s, &g);
 	if (rc <= 0)
 		return rc;
-	bool bad = new_id(id) || sasl_base64_decode(cli_json_text(o, "headers"), &told);
+	bool bad = dmarc_new_id(id) || sasl_base64_decode(cli_json_text(o, "headers"), &told);
 	struct arf_mail m = mail_of(s, &g, buf_str(&told), id);
 	for (size_t i = 0; i < g.n && !bad; i++) {
 		m.to = str_from(g.to[i]->address);
@@ -72,7 +60,7 @@ int dmarc_send_failures(struct dmarc_sending *s, const struct config *conf)
 	int rc = 0;
 	json_object_object_add(args, "limit", json_object_new_int64(most < RUN_MAX ? most : RUN_MAX));
 	json_object_object_add(args, "due", json_object_new_boolean(true));
-	struct json_object *due = dmarc_db_ask(&s->db, STORE_DMARC_FAILURES, args);
+	struct json_object *due = tool_db_ask(&s->db, STORE_DMARC_FAILURES, args);
 	if (!json_object_is_type(due, json_type_array))
 		rc = -1;
 	for (size_t i = 0; !rc && i < json_object_array_length(due); i++)

@@ -3,7 +3,7 @@
 #define CLI_DMARC_SEND_H
 
 #include "dmarc_build.h"
-#include "dmarc_db.h"
+#include "tool_db.h"
 #include "net/dns.h"
 #include "proto/report/rua.h"
 #include "tool_dmarc.h"
@@ -12,7 +12,7 @@ enum { DMARC_TARGETS_MAX = DMARC_URIS_MAX * 2 };
 
 struct dmarc_sending {
 	struct cli *c;
-	struct dmarc_db db;
+	struct tool_db db;
 	struct dmarc_sender sender;
 	struct config_domains *exclude;
 	struct net_dns *dns;

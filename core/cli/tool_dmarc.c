@@ -1,6 +1,6 @@
 /* pepsi dmarc list, show, received, unmute: what is counted for reports to others, and what others report. */
 #include "dmarc_build.h"
-#include "dmarc_db.h"
+#include "tool_db.h"
 #include "tool_dmarc.h"
 
 #include <time.h>
@@ -46,16 +46,16 @@ struct json_object *dmarc_arguments(const struct cli *c)
 	return o;
 }
 
-struct json_object *dmarc_ask(struct cli *c, struct dmarc_db *db, int question, struct json_object *args)
+struct json_object *dmarc_ask(struct cli *c, struct tool_db *db, int question, struct json_object *args)
 {
 	struct config *conf = service_config(c);
 	struct json_object *o = NULL;
 	if (!conf)
 		json_object_put(args);
-	else if (dmarc_db_open(db, conf))
+	else if (tool_db_open(db, conf))
 		json_object_put(args);
 	else
-		o = dmarc_db_ask(db, (enum store_dmarc_question)question, args);
+		o = tool_db_ask(db, (enum store_dmarc_question)question, args);
 	config_free(conf);
 	return o;
 }
@@ -94,7 +94,7 @@ static void print_periods(struct json_object *list, size_t n)
 
 int tool_dmarc_list(struct cli *c)
 {
-	struct dmarc_db db = { 0 };
+	struct tool_db db = { 0 };
 	struct json_object *args = dmarc_arguments(c), *list, *muted;
 	if (!args)
 		return CLI_USAGE;
@@ -120,7 +120,7 @@ int tool_dmarc_list(struct cli *c)
 		}
 	}
 	json_object_put(o);
-	dmarc_db_close(&db);
+	tool_db_close(&db);
 	return o ? CLI_DONE : CLI_FAILED;
 }
 
@@ -159,21 +159,21 @@ static int show_xml(const struct config *conf, struct json_object *period, struc
 
 int tool_dmarc_show(struct cli *c)
 {
-	struct dmarc_db db = { 0 };
+	struct tool_db db = { 0 };
 	int64_t id = cli_number(c, "ID", c->args.pos[0], 1, INT64_MAX);
 	struct config *conf = id > 0 ? service_config(c) : NULL;
 	struct json_object *args = json_object_new_object(), *o = NULL, *list = NULL, *rows = NULL;
 	int rc = id > 0 ? CLI_FAILED : CLI_USAGE;
 	json_object_object_add(args, "limit", json_object_new_int(SHOWN_ROWS));
 	json_object_object_add(args, "id", json_object_new_int64(id));
-	if (!conf || dmarc_db_open(&db, conf) || !(o = dmarc_db_ask(&db, STORE_DMARC_LIST, json_object_get(args))))
+	if (!conf || tool_db_open(&db, conf) || !(o = tool_db_ask(&db, STORE_DMARC_LIST, json_object_get(args))))
 		goto out;
 	if (!dmarc_list_of(o, "reports", &list)) {
 		cli_fail("there is no report %lld; pepsi dmarc list shows what there is", (long long)id);
 		goto out;
 	}
 	struct json_object *period = json_object_array_get_idx(list, 0);
-	if (!(rows = dmarc_db_ask(&db, STORE_DMARC_ROWS, json_object_get(args))))
+	if (!(rows = tool_db_ask(&db, STORE_DMARC_ROWS, json_object_get(args))))
 		goto out;
 	rc = CLI_DONE;
 	if (c->args.set & CLI_BIT(CLI_XML)) {
@@ -195,7 +195,7 @@ out:
 	json_object_put(rows);
 	json_object_put(o);
 	json_object_put(args);
-	dmarc_db_close(&db);
+	tool_db_close(&db);
 	config_free(conf);
 	return rc;
 }
@@ -259,7 +259,7 @@ static void print_reports(struct json_object *list, size_t n)
 
 int tool_dmarc_received(struct cli *c)
 {
-	struct dmarc_db db = { 0 };
+	struct tool_db db = { 0 };
 	struct json_object *args = dmarc_arguments(c), *list;
 	if (!args)
 		return CLI_USAGE;
@@ -282,19 +282,19 @@ int tool_dmarc_received(struct cli *c)
 		}
 	}
 	json_object_put(o);
-	dmarc_db_close(&db);
+	tool_db_close(&db);
 	return o ? CLI_DONE : CLI_FAILED;
 }
 
 int tool_dmarc_unmute(struct cli *c)
 {
-	struct dmarc_db db = { 0 };
+	struct tool_db db = { 0 };
 	struct json_object *args = json_object_new_object();
 	dmarc_add_text(args, "address", c->args.pos[0]);
 	struct json_object *o = dmarc_ask(c, &db, STORE_DMARC_UNMUTE, args);
 	bool was = o && json_object_get_boolean(o), answered = o != NULL;
 	json_object_put(o);
-	dmarc_db_close(&db);
+	tool_db_close(&db);
 	if (answered && !was)
 		return cli_fail("%s was not muted", c->args.pos[0]);
 	if (was && c->json)

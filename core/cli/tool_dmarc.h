@@ -13,9 +13,9 @@ void dmarc_time(char *out, size_t size, int64_t at, bool clock);
 
 /* --limit, --domain, --day, --since as members. NULL after a message. */
 struct json_object *dmarc_arguments(const struct cli *c);
-/* Opens the database and asks; args are taken over. NULL after a message; dmarc_db_close() in both cases. */
-struct dmarc_db;
-struct json_object *dmarc_ask(struct cli *c, struct dmarc_db *db, int question, struct json_object *args);
+/* Opens the database and asks; args are taken over. NULL after a message; tool_db_close() in both cases. */
+struct tool_db;
+struct json_object *dmarc_ask(struct cli *c, struct tool_db *db, int question, struct json_object *args);
 /* A member that is a list; its length. */
 size_t dmarc_list_of(struct json_object *o, const char *key, struct json_object **ret);
 

@@ -129,7 +129,7 @@ int dmarc_send_end(struct dmarc_sending *s, const struct dmarc_outgoing *g, cons
 	json_object_object_add(args, "failure", json_object_new_boolean(g->failure));
 	dmarc_add_text(args, "outcome", outcome);
 	dmarc_add_text(args, "why", why);
-	struct json_object *o = dmarc_db_ask(&s->db, STORE_DMARC_DONE, args);
+	struct json_object *o = tool_db_ask(&s->db, STORE_DMARC_DONE, args);
 	json_object_put(o);
 	return o ? 0 : -1;
 }
@@ -149,7 +149,7 @@ int dmarc_send_enqueue(struct dmarc_sending *s, const struct dmarc_outgoing *g, 
 		const struct store_dmarc_report r = { .id = cli_json_int(g->o, "id"), .failure = g->failure, .report_id = report_id, .stage = s->sender.stage,
 			.mail_from = s->sender.from, .state = "{\"origin\":{\"esmtp\":true,\"smtputf8\":false,\"body\":\"7BIT\"}}", .rcpts = rcpts, .headers = heads,
 			.n = g->n, .body = body };
-		id = dmarc_db_enqueue(&s->db, &r);
+		id = tool_db_enqueue(&s->db, &r);
 		if (id <= 0)
 			return id < 0 ? -1 : 0; /* another run was faster */
 	}
@@ -229,7 +229,7 @@ static int one_report(struct dmarc_sending *s, struct json_object *period)
 	struct json_object *args = json_object_new_object();
 	json_object_object_add(args, "id", json_object_new_int64(cli_json_int(period, "id")));
 	json_object_object_add(args, "limit", json_object_new_int64(s->sender.max_rows));
-	struct json_object *rows = dmarc_db_ask(&s->db, STORE_DMARC_ROWS, args);
+	struct json_object *rows = tool_db_ask(&s->db, STORE_DMARC_ROWS, args);
 	struct dmarc_built b;
 	if (!rows)
 		return -1;
@@ -258,7 +258,7 @@ static int sweep(struct dmarc_sending *s, const struct config *conf)
 	struct json_object *args = json_object_new_object();
 	json_object_object_add(args, "keep", json_object_new_int64(config_int(conf, "pepsi-dmarc", "KEEP")));
 	json_object_object_add(args, "expire", json_object_new_int64(config_int(conf, "pepsi-dmarc", "EXPIRE")));
-	struct json_object *o = dmarc_db_ask(&s->db, STORE_DMARC_SWEEP, args);
+	struct json_object *o = tool_db_ask(&s->db, STORE_DMARC_SWEEP, args);
 	if (!o)
 		return -1;
 	if (cli_json_int(o, "expired"))
@@ -276,7 +276,7 @@ static int prepare(struct dmarc_sending *s, const struct config *conf)
 		return cli_fail("%s", err);
 	if (exclude && *exclude && !(s->exclude = config_domains_new(exclude)))
 		return cli_fail("out of memory");
-	if (dmarc_db_open(&s->db, conf))
+	if (tool_db_open(&s->db, conf))
 		return CLI_FAILED;
 	if (!(s->dns = net_dns_new(s->db.base, &dns)))
 		return cli_fail("out of memory");
@@ -291,7 +291,7 @@ static int send_periods(struct dmarc_sending *s, const struct config *conf)
 	json_object_object_add(args, "grace", json_object_new_int(s->c->args.value[CLI_DAY] || s->dry ? 0 : GRACE_S));
 	json_object_object_add(args, "limit", json_object_new_int64(most));
 	dmarc_add_text(args, "day", s->c->args.value[CLI_DAY]);
-	due = dmarc_db_ask(&s->db, STORE_DMARC_DUE, args);
+	due = tool_db_ask(&s->db, STORE_DMARC_DUE, args);
 	for (size_t i = 0; due && !rc && i < json_object_array_length(due); i++)
 		rc = one_report(s, json_object_array_get_idx(due, i));
 	size_t n = due ? json_object_array_length(due) : 0;
@@ -308,7 +308,7 @@ static int run(struct dmarc_sending *s, const struct config *conf)
 	bool only = s->c->args.set & CLI_BIT(CLI_FAILURES);
 	int rc = 0;
 	json_object_object_add(args, "limit", json_object_new_int(1));
-	if (!(all = dmarc_db_ask(&s->db, STORE_DMARC_LIST, args)))
+	if (!(all = tool_db_ask(&s->db, STORE_DMARC_LIST, args)))
 		return CLI_FAILED;
 	json_object_object_get_ex(all, "muted", &s->muted);
 	if (!only && (config_int(conf, "pepsi-dmarc", "REPORTS") || s->dry))
@@ -365,7 +365,7 @@ int tool_dmarc_send(struct cli *c)
 	report(s);
 out:
 	net_dns_free(s->dns);
-	dmarc_db_close(&s->db);
+	tool_db_close(&s->db);
 	config_domains_free(s->exclude);
 	json_object_put(s->out);
 	config_free(conf);

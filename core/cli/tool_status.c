@@ -234,6 +234,9 @@ static void print_destinations(struct json_object *o)
 	if (any)
 		printf("%-10sMTA-STS policies %" PRId64 " (enforced %" PRId64 ", failing %" PRId64 "), less protected than before %" PRId64 ", addresses failing %" PRId64
 		       "\n", "elsewhere", cli_json_int(d, keys[0]), cli_json_int(d, keys[1]), cli_json_int(d, keys[2]), cli_json_int(d, keys[3]), cli_json_int(d, keys[4]));
+	if (cli_json_int(d, "tlsrpt_waiting") || cli_json_int(d, "tlsrpt_received"))
+		printf("%-10swaiting %" PRId64 ", received within two days %" PRId64 " (failed sessions %" PRId64 ")\n", "tlsrpt", cli_json_int(d, "tlsrpt_waiting"),
+		    cli_json_int(d, "tlsrpt_received"), cli_json_int(d, "tlsrpt_failures"));
 }
 
 static void print_tokens(struct json_object *o)

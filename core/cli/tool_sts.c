@@ -1,6 +1,6 @@
 /* pepsi sts: what is known of other domains' security. Policies of MTA-STS as workers keep them, one fetched now through the fetching child, and
  * domains that are protected less than before, and addresses that fail. Works on the database itself; pepsid must run for a fetch. */
-#include "dmarc_db.h"
+#include "tool_db.h"
 #include "net/dns.h"
 #include "proto/relay/sts_wire.h"
 #include "tool_dmarc.h"
@@ -32,14 +32,14 @@ static struct json_object *with_limit(const struct cli *c)
 /* Connects, asks, goes. args may be NULL: a message was given. */
 static struct json_object *ask(struct cli *c, enum store_destinations_question q, struct json_object *args)
 {
-	struct dmarc_db db = { 0 };
+	struct tool_db db = { 0 };
 	struct config *conf = args ? service_config(c) : NULL;
 	struct json_object *o = NULL;
-	if (!conf || dmarc_db_open(&db, conf))
+	if (!conf || tool_db_open(&db, conf))
 		json_object_put(args);
 	else
-		o = dmarc_db_destinations(&db, q, args);
-	dmarc_db_close(&db);
+		o = tool_db_destinations(&db, q, args);
+	tool_db_close(&db);
 	config_free(conf);
 	return o;
 }
@@ -331,7 +331,7 @@ struct fetched {
 /* What workers do with it. */
 static int keep(const struct config *conf, struct fetched *f)
 {
-	struct dmarc_db db = { 0 };
+	struct tool_db db = { 0 };
 	struct sts_cached now = { .known = false };
 	struct json_object *args = json_object_new_object(), *o = NULL;
 	if (f->result)
@@ -352,13 +352,13 @@ static int keep(const struct config *conf, struct fetched *f)
 		json_object_object_add(args, "expires", json_object_new_int64(sts_expires(&now)));
 	}
 	json_object_object_add(args, "due", json_object_new_int64(sts_due(&now)));
-	if (dmarc_db_open(&db, conf))
+	if (tool_db_open(&db, conf))
 		json_object_put(args);
 	else
-		o = dmarc_db_destinations(&db, f->result ? STORE_STS_FAILED : STORE_STS_PUT, args);
+		o = tool_db_destinations(&db, f->result ? STORE_STS_FAILED : STORE_STS_PUT, args);
 	f->kept = o != NULL;
 	json_object_put(o);
-	dmarc_db_close(&db);
+	tool_db_close(&db);
 	return f->kept ? CLI_DONE : CLI_FAILED;
 }
 

@@ -3,21 +3,21 @@
 #include "tool_suppression.h"
 
 #include "config/config.h"
-#include "dmarc_db.h"
+#include "tool_db.h"
 
 #include <inttypes.h>
 
 enum { PAGE = 1000, LIMIT_MAX = 100000000 };
 
-static int open_db(struct cli *c, struct dmarc_db *db, struct config **conf)
+static int open_db(struct cli *c, struct tool_db *db, struct config **conf)
 {
 	*conf = service_config(c);
-	return *conf ? dmarc_db_open(db, *conf) : CLI_FAILED;
+	return *conf ? tool_db_open(db, *conf) : CLI_FAILED;
 }
 
-static void close_db(struct dmarc_db *db, struct config *conf)
+static void close_db(struct tool_db *db, struct config *conf)
 {
-	dmarc_db_close(db);
+	tool_db_close(db);
 	config_free(conf);
 }
 
@@ -49,7 +49,7 @@ static int list(struct cli *c, const char *recipient, int64_t limit)
 {
 	struct cli_table t = { .heads = { "RECIPIENT", "CLASS", "SINCE (UTC)", "ENDS", "HITS", "STATUS", "WHY" }, .max = { 60, 0, 0, 0, 0, 0, 100 },
 		.right = { [4] = true }, .n = 7 };
-	struct dmarc_db db = { 0 };
+	struct tool_db db = { 0 };
 	struct config *conf = NULL;
 	struct buf after = BUF_INIT(4096);
 	int64_t n = 0, got = 0, want = 0;
@@ -61,7 +61,7 @@ static int list(struct cli *c, const char *recipient, int64_t limit)
 		text(args, "after", buf_z(&after));
 		if (recipient)
 			text(args, "recipient", recipient);
-		struct json_object *rows = rc ? NULL : dmarc_db_destinations(&db, STORE_SUPPRESSION_LIST, args);
+		struct json_object *rows = rc ? NULL : tool_db_destinations(&db, STORE_SUPPRESSION_LIST, args);
 		if (rc)
 			json_object_put(args);
 		if (!rows) {
@@ -112,7 +112,7 @@ int tool_suppression_show(struct cli *c)
 static int change(struct cli *c, enum store_destinations_question q, const char *class)
 {
 	const char *how_long = c->args.value[CLI_FOR], *reason = c->args.value[CLI_REASON];
-	struct dmarc_db db = { 0 };
+	struct tool_db db = { 0 };
 	struct config *conf = NULL;
 	int64_t secs = 0, n = 0;
 	for (size_t i = 0; i < c->args.n_pos; i++) {
@@ -132,7 +132,7 @@ static int change(struct cli *c, enum store_destinations_question q, const char 
 			text(args, "reason", reason);
 		if (secs)
 			json_object_object_add(args, "for", json_object_new_int64(secs));
-		struct json_object *o = dmarc_db_destinations(&db, q, args);
+		struct json_object *o = tool_db_destinations(&db, q, args);
 		if (!o)
 			rc = CLI_FAILED;
 		n += o && json_object_get_boolean(o);

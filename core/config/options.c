@@ -323,6 +323,27 @@ static const struct pepsi_option pepsi_dmarc[] = {
 	DURATION("KEEP", 0, "14 d", DAY, 366 * DAY, "how long pepsi-dmarc list and show know it"),
 };
 
+static const struct pepsi_option pepsi_tlsrpt[] = {
+	BOOL("REPORTS", 0, "NO", "count what relay stages see of TLS with other domains' mail exchangers, and let pepsi-tlsrpt send reports to those that ask for them (RFC 8460)"),
+	STRING("ORG_NAME", 0, NULL, "whose reports they are, for people; default: HOSTNAME"),
+	STRING("CONTACT", SCHEMA_F_MAILBOX, NULL, "address of somebody to ask about them; default: postmaster at the domain of FROM"),
+	STRING("FROM", SCHEMA_F_MAILBOX, NULL, "sender of reports, in the envelope and in From; its domain signs them (RFC 8460 3: DKIM), or some do not take them. What comes back there should "
+	    "lead to pepsi-stage-tlsrpt-report. Needed to send"),
+	STAGE("STAGE", 0, "where reports by mail begin their way out; default: init"),
+	SIZE("MAX_SIZE", 0, "5 MiB", 16 * KIB, 100 * MIB, "longest report, packed; of a longer one the rows with the fewest sessions are left out"),
+	INT("MAX_ROWS", 0, "2000", 100, 100000, "rows of one report; sessions beyond them are told in the log as a number"),
+	INT("MAX_DOMAINS", 0, "50000", 10, 1000000, "reports that wait at most; what is counted beyond them is lost, and said in the log"),
+	INT("MAX_REPORTS", 0, "2000", 1, 1000000, "reports tried in one run of pepsi-tlsrpt send"),
+	LIST("EXCLUDE", SCHEMA_F_DOMAINS, NULL, NULL, "domains that get no reports, whether they are the reported or the address's; *.example.org stands for subdomains"),
+	LIST("ALLOW_NETWORKS", SCHEMA_F_NETWORKS | PEPSI_OPTF_FILE_ONLY, NULL, NULL, "networks that reports may be POSTed to though they are not of the public Internet, or our own: for laboratories"),
+	PATH("CA_FILE", 0, NULL, "authorities that the certificates of https URIs are checked with (PEM); default: the system's"),
+	INT("HTTPS_PORT", 0, "0", 0, 65535, "port that is connected to in place of the URI's: for laboratories; 0: the URI's"),
+	DURATION("HTTPS_TIMEOUT", 0, "60 s", 1, 600, "for one POST"),
+	DURATION("MUTE", 0, "7 d", DAY, 366 * DAY, "how long no reports go to an https URI that took none for 24 hours"),
+	DURATION("EXPIRE", 0, "3 d", DAY, 30 * DAY, "a report that could not be sent so long after its day is given up"),
+	DURATION("KEEP", 0, "14 d", DAY, 366 * DAY, "how long pepsi-tlsrpt list and show know it"),
+};
+
 static const struct pepsi_option pepsi_dns[] = {
 	CHOICE("BACKEND", 0, "servers", "servers libunbound", "who resolves: servers, which should validate DNSSEC (SERVERS, RESOLV_CONF); or libunbound in a child "
 	    "process of pepsid, from the root and validating"),
@@ -410,6 +431,7 @@ static const struct schema_section sections[] = {
 	{ "pepsi-httpd", pepsi_httpd, COUNT(pepsi_httpd), "Health and metrics over HTTP." },
 	{ "pepsi-failure-bouncer", failure_bouncer, COUNT(failure_bouncer), "Bouncing of failed messages, by pepsi-failure-bouncer." },
 	{ "pepsi-dmarc", pepsi_dmarc, COUNT(pepsi_dmarc), "DMARC aggregate reports to others, by pepsi-dmarc; how those of others come in: pepsi-stage-dmarc-report(7)." },
+	{ "pepsi-tlsrpt", pepsi_tlsrpt, COUNT(pepsi_tlsrpt), "TLS reports to others, by pepsi-tlsrpt; how those of others come in: pepsi-stage-tlsrpt-report(7)." },
 	{ "pepsi-dns", pepsi_dns, COUNT(pepsi_dns), "Name resolution: which resolvers are asked, how long, how often." },
 	{ "pepsi-mta-sts", pepsi_mta_sts, COUNT(pepsi_mta_sts), "Policies of MTA-STS of other domains: how they are fetched. What is known: pepsi-sts(1)." },
 	{ "pepsi-token", pepsi_token, COUNT(pepsi_token), "OAuth2 tokens for signing in at other servers: who keeps them." },

@@ -187,21 +187,13 @@ void failures_write(const struct failures *f, const struct failure_message *m, i
 	buf_free(&told);
 }
 
-static struct str next_text(struct str *rest)
-{
-	size_t n = strnlen(rest->p, rest->n);
-	struct str s = str_n(rest->p, n);
-	*rest = str_skip(*rest, n < rest->n ? n + 1 : n);
-	return s;
-}
-
 void failures_keep(struct failures *f, struct str slip, int64_t mono_us)
 {
 	if (!slip.n)
 		return;
 	uint64_t at = 0;
-	bool bad = str_u64(next_text(&slip), INT64_MAX, &at) != 0;
-	struct str domain = next_text(&slip), org = next_text(&slip), data = next_text(&slip);
+	bool bad = str_u64(str_next_z(&slip), INT64_MAX, &at) != 0;
+	struct str domain = str_next_z(&slip), org = str_next_z(&slip), data = str_next_z(&slip);
 	size_t n = domain.n + org.n + data.n + slip.n;
 	struct item *i = bad || !failures_wanted(f, org, mono_us) ? NULL : malloc(sizeof *i + n);
 	if (!i) {

@@ -151,20 +151,12 @@ static const char *reason(const struct tally_message *m)
 	return m->result == DMARC_RESULT_FAIL ? "local_policy" : "other";
 }
 
-static struct str domain_of(struct str address)
-{
-	for (size_t i = address.n; i > 0; i--)
-		if (address.p[i - 1] == '@')
-			return str_skip(address, i);
-	return STR_NULL;
-}
-
 /* The domain of all recipients; empty where there are several. */
 static struct str rcpt_domain(const struct tally_message *m)
 {
-	struct str d = m->n_rcpts ? domain_of(m->rcpts[0]) : STR_NULL;
+	struct str d = m->n_rcpts ? str_behind(m->rcpts[0], '@') : STR_NULL;
 	for (size_t i = 1; i < m->n_rcpts; i++)
-		if (!str_ieq(domain_of(m->rcpts[i]), d))
+		if (!str_ieq(str_behind(m->rcpts[i], '@'), d))
 			return STR_NULL;
 	return d;
 }
@@ -327,19 +319,11 @@ void tally_write(const struct tally *t, const struct tally_message *m, struct bu
 	buf_free(&data);
 }
 
-static struct str next_text(struct str *rest)
-{
-	size_t n = strnlen(rest->p, rest->n);
-	struct str s = str_n(rest->p, n);
-	*rest = str_skip(*rest, n < rest->n ? n + 1 : n);
-	return s;
-}
-
 void tally_count(struct tally *t, struct str slip, int64_t now_us)
 {
 	if (!slip.n)
 		return;
-	struct str domain = next_text(&slip), org = next_text(&slip), policy = next_text(&slip), data = next_text(&slip);
+	struct str domain = str_next_z(&slip), org = str_next_z(&slip), policy = str_next_z(&slip), data = str_next_z(&slip);
 	int64_t now = now_us / US_PER_S;
 	t->counted++;
 	struct domain *d = policy.n ? domain_for(t, domain, org, policy, now - now % t->set.interval_s) : NULL;

@@ -4,14 +4,6 @@
 
 #include "base/clock.h"
 
-static struct str domain_of(struct str address)
-{
-	for (size_t i = address.n; i > 0; i--)
-		if (address.p[i - 1] == '@')
-			return str_skip(address, i);
-	return STR_NULL;
-}
-
 void vet_tally(struct session *s, const struct verify_verdict *r, bool refused, bool quarantine)
 {
 	const struct dmarc_record *p = r->record;
@@ -24,7 +16,7 @@ void vet_tally(struct session *s, const struct verify_verdict *r, bool refused, 
 		.aspf_strict = p->aspf_strict, .testing = p->t, .psl = r->psl, .fo = p->fo, .result = c->result, .wanted = c->policy,
 		.done = refused ? DMARC_REJECT : quarantine ? DMARC_QUARANTINE : DMARC_NONE,
 		.reason = r->override ? verify_override_name(r->override) : NULL, .comment = r->comment, .dkim_aligned = c->dkim_aligned,
-		.spf_aligned = c->spf_aligned, .header_from = str_from(c->author->domain[0]), .envelope_from = domain_of(m->mail_from), .rcpts = m->rcpts,
+		.spf_aligned = c->spf_aligned, .header_from = str_from(c->author->domain[0]), .envelope_from = str_behind(m->mail_from, '@'), .rcpts = m->rcpts,
 		.n_rcpts = m->n_rcpts, .dkim = dkim };
 	if (net_addr_is_ip(&s->peer)) {
 		memcpy(t.ip, s->peer.ip, sizeof t.ip);

@@ -33,7 +33,9 @@ static void on_done(struct call *call, enum store_rc rc, const char *err)
 void store_destinations_ask(struct store_conn *c, enum store_destinations_question q, const char *args, store_json_fn fn, void *arg)
 {
 	static const enum stmt_id ids[STORE_DESTINATIONS_QUESTIONS] = { STMT_STS_LIST, STMT_STS_PUT, STMT_STS_FAILED, STMT_STS_FORGET, STMT_ADDRESS_LIST,
-		STMT_SECURITY_LIST, STMT_SECURITY_FORGET, STMT_SUPPRESSION_LIST, STMT_SUPPRESSION_ADD, STMT_SUPPRESSION_REMOVE };
+		STMT_SECURITY_LIST, STMT_SECURITY_FORGET, STMT_TLSRPT_DUE, STMT_TLSRPT_ROWS, STMT_TLSRPT_BEGIN, STMT_TLSRPT_POSTED, STMT_TLSRPT_DONE,
+		STMT_TLSRPT_LIST, STMT_TLSRPT_MUTE, STMT_TLSRPT_UNMUTE, STMT_TLSRPT_SWEEP, STMT_TLSRPT_SUMMARY, STMT_SUPPRESSION_LIST, STMT_SUPPRESSION_ADD,
+		STMT_SUPPRESSION_REMOVE };
 	struct asked *a = call_new(sizeof(*a), on_done);
 
 	if (!a) {

@@ -156,7 +156,7 @@ void store_dmarc_enqueue(struct store_conn *c, const struct store_dmarc_report *
 		return;
 	}
 	d->fn.sent = fn;
-	p = call_add(&d->call, STMT_DMARC_ENQUEUE);
+	p = call_add(&d->call, r->tls ? STMT_TLSRPT_ENQUEUE : STMT_DMARC_ENQUEUE);
 	params_int8(p, r->id);
 	params_text(p, r->report_id);
 	params_text(p, r->stage);
@@ -168,6 +168,7 @@ void store_dmarc_enqueue(struct store_conn *c, const struct store_dmarc_report *
 	params_array_end(p);
 	params_octets(p, r->body);
 	params_text(p, r->state);
-	params_bool(p, r->failure);
+	if (!r->tls)
+		params_bool(p, r->failure);
 	call_send(c, &d->call);
 }

@@ -43,6 +43,7 @@ void store_dmarc_ask(struct store_conn *c, enum store_dmarc_question q, const ch
 struct store_dmarc_report {
 	int64_t id;                /* of the period, or of the message that failed */
 	bool failure;
+	bool tls;                  /* it is a TLS report, of pepsi.tlsrpt_report */
 	const char *report_id, *stage, *mail_from, *state; /* state: JSON */
 	const struct str *rcpts, *headers; /* n of each */
 	size_t n;

@@ -133,6 +133,7 @@ struct store_counts {
 	/* known of other domains: policies of MTA-STS that hold, of these enforced, domains whose policy cannot be fetched; domains that mail is less
 	 * protected to than before; addresses of mail exchangers that fail */
 	int64_t sts_policies, sts_enforced, sts_failing, destinations_weaker, addresses_failing;
+	int64_t tlsrpt_waiting, tlsrpt_received, tlsrpt_failures; /* TLS reports: to be sent; of others within two days, and sessions that failed by them */
 };
 typedef void (*store_counts_fn)(void *arg, enum store_rc rc, const struct store_counts *counts);
 void store_counts(struct store_conn *c, store_counts_fn fn, void *arg);

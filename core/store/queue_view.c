@@ -67,7 +67,8 @@ static void counts_result(struct call *call, unsigned stmt, const PGresult *res)
 	k->bounced = result_int8(res, 0, 8);
 	k->discarded = result_int8(res, 0, 9);
 	struct str rest = result_str(res, 0, 10), word;
-	int64_t *const known[] = { &k->sts_policies, &k->sts_enforced, &k->sts_failing, &k->destinations_weaker, &k->addresses_failing };
+	int64_t *const known[] = { &k->sts_policies, &k->sts_enforced, &k->sts_failing, &k->destinations_weaker, &k->addresses_failing,
+		&k->tlsrpt_waiting, &k->tlsrpt_received, &k->tlsrpt_failures };
 	for (size_t i = 0; i < sizeof known / sizeof *known && str_word(&rest, " ", &word); i++) {
 		uint64_t n;
 		*known[i] = str_u64(word, INT64_MAX, &n) ? 0 : (int64_t)n;

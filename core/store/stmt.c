@@ -197,6 +197,18 @@ const struct stmt stmts[STMT_N] = {
 	[STMT_DMARC_SUMMARY] = { "dmarc_received_summary", "SELECT pepsi.dmarc_received_summary($1::text::jsonb)::text" },
 	[STMT_DMARC_ENQUEUE] = { "dmarc_enqueue", "SELECT coalesce((pepsi.dmarc_enqueue($1::bigint, $2::text, $3::text, $4::text, $5::text[], $6::bytea[],"
 	    " $7::bytea, $8::text::jsonb, $9::boolean))[1], 0)" },
+	[STMT_TLSRPT_DUE] = { "tlsrpt_due", "SELECT pepsi.tlsrpt_due($1::text::jsonb)::text" },
+	[STMT_TLSRPT_ROWS] = { "tlsrpt_rows", "SELECT pepsi.tlsrpt_rows($1::text::jsonb)::text" },
+	[STMT_TLSRPT_BEGIN] = { "tlsrpt_begin", "SELECT pepsi.tlsrpt_begin($1::text::jsonb)::text" },
+	[STMT_TLSRPT_POSTED] = { "tlsrpt_posted", "SELECT pepsi.tlsrpt_posted($1::text::jsonb)::text" },
+	[STMT_TLSRPT_DONE] = { "tlsrpt_done", "SELECT pepsi.tlsrpt_done($1::text::jsonb)::text" },
+	[STMT_TLSRPT_LIST] = { "tlsrpt_list", "SELECT pepsi.tlsrpt_list($1::text::jsonb)::text" },
+	[STMT_TLSRPT_MUTE] = { "tlsrpt_mute", "SELECT pepsi.tlsrpt_mute($1::text::jsonb)::text" },
+	[STMT_TLSRPT_UNMUTE] = { "tlsrpt_unmute", "SELECT pepsi.tlsrpt_unmute($1::text::jsonb)::text" },
+	[STMT_TLSRPT_SWEEP] = { "tlsrpt_sweep", "SELECT pepsi.tlsrpt_sweep($1::text::jsonb)::text" },
+	[STMT_TLSRPT_SUMMARY] = { "tlsrpt_received_summary", "SELECT pepsi.tlsrpt_received_summary($1::text::jsonb)::text" },
+	[STMT_TLSRPT_ENQUEUE] = { "tlsrpt_enqueue", "SELECT coalesce((pepsi.tlsrpt_enqueue($1::bigint, $2::text, $3::text, $4::text, $5::text[], $6::bytea[],"
+	    " $7::bytea, $8::text::jsonb))[1], 0)" },
 	[STMT_STS_LIST] = { "sts_list", "SELECT pepsi.sts_policy_list($1::text::jsonb)::text" },
 	[STMT_STS_PUT] = { "sts_put", "SELECT 'true' FROM (SELECT $1::text::jsonb) t(j), LATERAL pepsi.sts_policy_put(j ->> 'domain', j ->> 'id', j ->> 'mode', j ->> 'body',"
 	    " (j ->> 'fetched')::bigint, (j ->> 'expires')::bigint, (j ->> 'due')::bigint)" },

@@ -126,14 +126,6 @@ enum keep keep_report(PGconn *db, const struct report *r, const struct keep_term
 	return k;
 }
 
-static struct str domain_of(struct str address)
-{
-	for (size_t i = address.n; i > 0; i--)
-		if (address.p[i - 1] == '@')
-			return str_skip(address, i);
-	return STR_NULL;
-}
-
 static void short_text(struct json_object *o, const char *key, struct str s)
 {
 	if (s.n <= 400)
@@ -158,7 +150,7 @@ enum keep keep_failure(PGconn *db, const struct arf *r, struct str domain, const
 	short_text(d, "reporting_mta", r->reporting_mta);
 	short_text(d, "user_agent", r->user_agent);
 	short_text(d, "header_from", r->original.from);
-	short_text(d, "mail_from", domain_of(r->mail_from));
+	short_text(d, "mail_from", str_behind(r->mail_from, '@'));
 	short_text(d, "message_id", r->original.message_id);
 	short_text(d, "dkim_domain", r->dkim_domain);
 	short_text(d, "dkim_selector", r->dkim_selector);

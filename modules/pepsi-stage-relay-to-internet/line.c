@@ -3,6 +3,9 @@
  * now is followed by the next host; what may have been delivered is not sent again. */
 #include "internet.h"
 
+#include "base/log.h"
+#include "say.h"
+
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -454,6 +457,7 @@ static void over(struct line *l)
 		/* the address is gone from this machine: another one, for the same host */
 		struct route_address a = l->ip;
 		source_failed(l->source, l->w->host->mono_ms());
+		say(l->w->host, d->msg, PEPSI_LOG_WARN, "event=source-suspended error=%s", log_q(failure->text));
 		drop_session(l, false);
 		if (!connect_to(l, &a))
 			next(l);

@@ -1,6 +1,7 @@
 /* Log lines of deliveries: one per recipient and outcome, with what an operator asks first. */
 #include "internet.h"
 
+#include "base/log.h"
 #include "say.h"
 
 #include <arpa/inet.h>
@@ -49,11 +50,11 @@ void log_results(struct delivery *d)
 		const struct smtp_result *r = &to->result;
 		enum relay_verdict v = relay_judge(r);
 		buf_reset(&b);
-		buf_addf(&b, "%s to=<%.*s> %s%s phase=%s code=%u status=%s reply=\"%.*s\"%s",
+		buf_addf(&b, "%s to=<%.*s> %s%s phase=%s code=%u status=%s reply=%s%s",
 		    v == RELAY_OK ? "relayed" : v == RELAY_RETRY ? "deferred" : "refused", STR_ARG(to->address),
 		    d->how[i] ? "" : "hop=",
 		    d->how[i] ? d->how[i] : d->where[i] ? d->where[i]->hop : d->domain, smtp_phase_name(r->phase), r->code, r->status[0] ? r->status : "-",
-		    STR_ARG(r->text), r->maybe ? " maybe_delivered=yes" : "");
+		    log_q(r->text), r->maybe ? " maybe_delivered=yes" : "");
 		d->w->host->log(d->msg, v == RELAY_OK ? PEPSI_LOG_INFO : PEPSI_LOG_WARN, buf_z(&b));
 	}
 	buf_free(&b);

@@ -1,15 +1,20 @@
 /* Who may send now: proto/relay/traffic.h, with our clock, timer, deliveries and lines. */
 #include "internet.h"
 
+#include "base/log.h"
 #include "say.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
+enum { TOTALS_MS = 60000 };
+
 struct queue {
 	struct worker *w;
 	struct traffic *t;
 	struct pepsi_event *timer;
+	int64_t totals_at;
+	struct traffic_totals told;
 };
 
 static int64_t now_ms(const struct queue *q)
@@ -29,11 +34,29 @@ static void news(struct queue *q)
 	struct traffic_view v;
 	while (traffic_news(q->t, now_ms(q), &v)) {
 		if (v.backoff_ms > 0)
-			say(q->w->host, NULL, PEPSI_LOG_WARN, "event=destination-paused destination=%s seconds=%lld trouble=%s reason=\"%s\"", v.key,
-			    (long long)(v.backoff_ms + 999) / 1000, trouble_name(v.trouble), v.error);
+			say(q->w->host, NULL, PEPSI_LOG_WARN, "event=destination-paused destination=%s seconds=%lld why=%s sent=%llu failed=%llu error=%s", v.key,
+			    (long long)(v.backoff_ms + 999) / 1000, trouble_name(v.trouble), (unsigned long long)v.sent, (unsigned long long)v.failed,
+			    log_qz(v.error));
 		else
-			say(q->w->host, NULL, PEPSI_LOG_INFO, "event=destination-resumed destination=%s", v.key);
+			say(q->w->host, NULL, PEPSI_LOG_INFO, "event=destination-back destination=%s given_back=%llu", v.key, (unsigned long long)v.given_back);
 	}
+}
+
+/* Once a minute, while there is something to do. */
+static void totals(struct queue *q)
+{
+	struct traffic_totals n, *o = &q->told;
+	int64_t now = now_ms(q);
+	if (now - q->totals_at < TOTALS_MS)
+		return;
+	traffic_totals(q->t, &n);
+	say(q->w->host, NULL, PEPSI_LOG_INFO, "event=traffic destinations=%u failing=%u slots=%u held=%u new=%u poor=%u sessions=%u idle=%u connections=%llu "
+	    "reused=%llu sent=%llu refused=%llu failed=%llu given_back=%llu abandoned=%llu", n.destinations, n.failing, n.slots, n.held, n.held_new,
+	    n.held_poor, n.sessions, n.idle, (unsigned long long)(n.started - o->started), (unsigned long long)(n.reused - o->reused),
+	    (unsigned long long)(n.sent - o->sent), (unsigned long long)(n.refused - o->refused), (unsigned long long)(n.failed - o->failed),
+	    (unsigned long long)(n.given_back - o->given_back), (unsigned long long)(n.abandoned - o->abandoned));
+	q->totals_at = now;
+	q->told = n;
 }
 
 static void act(struct queue *q, const struct traffic_todo *todo)
@@ -79,6 +102,7 @@ static void pump(void *arg, uint32_t what)
 	}
 	q->w->host->in_hand(NULL);
 	news(q);
+	totals(q);
 	int64_t wait = n == TURN_MAX ? 0 : traffic_wait(q->t, now_ms(q));
 	if (wait >= 0)
 		q->w->host->event_arm(q->timer, 0, wait);
@@ -103,6 +127,7 @@ struct queue *queue_new(struct worker *w)
 	q->w = w;
 	q->t = traffic_new(&conf);
 	q->timer = w->host->event_new(w->conf, -1, pump, q);
+	q->totals_at = now_ms(q);
 	if (!q->t || !q->timer) {
 		queue_free(q);
 		return NULL;

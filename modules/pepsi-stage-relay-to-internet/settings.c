@@ -78,32 +78,37 @@ static int add_address(struct settings *s, struct str word)
 static bool read_traffic(struct settings *s, const struct pepsi_host *host, const struct pepsi_conf *conf,
     void (*fn)(void *arg, const char *option, const char *text), void *arg)
 {
-	const char *name, *value, *all = host->conf_str(conf, "SOURCE_ADDRESSES");
-	struct buf why = BUF_INIT(1024);
-	bool good = (s->shapes = shapes_new()) && (s->sources = sources_new());
-	for (int kind = 0; good && kind < 2; kind++)
-		for (size_t i = 0; host->conf_multi(conf, kind ? "SOURCES_*" : "SHAPE_*", i, &name, &value) == PEPSI_OK; i++) {
-			buf_reset(&why);
+	const char *name, *value, *pool, *all = host->conf_str(conf, "SOURCE_ADDRESSES");
+	struct buf why = BUF_INIT(2048);
+	unsigned faults = 0;
+	if (!(s->shapes = shapes_new()) || !(s->sources = sources_new())) {
+		fn(arg, NULL, "out of memory");
+		return false;
+	}
+	for (int kind = 0; kind < 2; kind++)
+		for (size_t i = 0; host->conf_multi(conf, kind ? "SOURCES_*" : "SHAPE_*", i, &name, &value) == PEPSI_OK; i++, buf_reset(&why))
 			if (kind ? sources_add(s->sources, name, str_from(value), &why) : shapes_add(s->shapes, name, str_from(value), &why)) {
 				fn(arg, name, why.n ? why.p : "out of memory");
-				good = false;
+				faults++;
 			}
-		}
-	buf_reset(&why);
-	if (good && given(all) && sources_add(s->sources, "SOURCES_999999", str_from(all), &why)) { /* behind all others */
+	if (given(all) && sources_add(s->sources, "SOURCES_999999", str_from(all), &why)) { /* behind all others */
 		fn(arg, "SOURCE_ADDRESSES", why.n ? why.p : "out of memory");
-		good = false;
+		faults++;
 	}
-	const char *pool;
-	for (size_t i = 0; good && shapes_pool(s->shapes, i, &name, &pool); i++)
+	buf_reset(&why);
+	for (size_t i = 0; shapes_doubt(s->shapes, 1, i, &name, &why); i++, buf_reset(&why), faults++)
+		fn(arg, name, buf_z(&why));
+	/* a line that could not be read may be the pool that is missed */
+	bool sound = !faults;
+	for (size_t i = 0; sound && shapes_pool(s->shapes, i, &name, &pool); i++)
 		if (!sources_has(s->sources, pool)) {
 			buf_reset(&why);
 			buf_addf(&why, "sources=%s: no SOURCES_n line has pool=%s", pool, pool);
 			fn(arg, name, buf_z(&why));
-			good = false;
+			faults++;
 		}
 	buf_free(&why);
-	return good;
+	return !faults;
 }
 
 struct reporting {
@@ -119,7 +124,7 @@ static void tell(void *arg, const char *option, const char *text)
 
 static void append(void *arg, const char *option, const char *text)
 {
-	buf_addf(arg, "%s: %s ", option, text);
+	buf_addf(arg, "%s%s%s ", option ? option : "", option ? ": " : "", text);
 }
 
 int32_t settings_validate(const struct pepsi_host *host, const struct pepsi_conf *conf, struct pepsi_report *report)

@@ -40,7 +40,14 @@ ORGS = {
     "case": "v=dmarc1; p=reject",
     "two": ["v=DMARC1; p=reject", "v=DMARC1; p=none"],
     "noise": ["google-site-verification=xyz", "v=DMARC1; p=reject"],
+    # what RFC 9989 adds
+    "np": "v=DMARC1; p=none; np=reject",
+    "nps": "v=DMARC1; p=reject; sp=quarantine; np=none",
+    "try": "v=DMARC1; p=reject; t=y",
+    "psd": "v=DMARC1; p=reject; psd=y",
+    "psdn": "v=DMARC1; p=quarantine; psd=n",
 }
+NOBODY = ["gone", "no.such"]  # names below that do not exist
 SUBS = ["mail", "a.b", "deep.x.y"]
 
 # SPF as people write it; %(n)s is the name itself.
@@ -413,6 +420,8 @@ def make(w, signers, number):
     dkim.time = CLOCK
     org = r.choice(sorted(ORGS))
     domain = "%s.test" % org if r.random() < .6 else "%s.%s.test" % (r.choice(SUBS), org)
+    if r.random() < .08:
+        domain = "%s.%s.test" % (r.choice(NOBODY), org)
     if r.random() < .02:
         domain = UNSERVED
     author = r.choice(["ann@%s", "Ann@%s", "\"an n\"@%s"]) % r.choice([domain, domain, domain.upper()])

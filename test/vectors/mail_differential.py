@@ -49,6 +49,9 @@ class Pair:
         self.sig, self.field, self.raw = sig, field, raw
         self.body = case["message"].partition(b"\r\n\r\n")[2]
 
+    def author(self):
+        return self.got["auth"]["dmarc"].get("domain", "")
+
     def tag(self, name):
         m = re.search(rb"[;:\s]" + name.encode() + rb"\s*=\s*([^;]*)", self.field)
         return m.group(1).strip().decode("latin-1") if m else None
@@ -133,6 +136,9 @@ CLASSES = [
     ("rspamd", "dmarc", "RFC 9989 4.7: a record without a policy of any use and nowhere to report to is none", reason("the DMARC record has no valid policy")),
     ("rspamd", "dmarc", "RFC 9989 4.10 step 2: several records are none", lambda p: p.ours == "none" and "Multiple policies" in p.note),
     ("rspamd", "dmarc", "RFC 9989 4.8: blanks may stand around the = of a tag", lambda p: "spaced.test" in p.note),
+    ("rspamd", "dmarc", "RFC 9989 4.7 np=: the policy for names that do not exist; it knows none", lambda p: re.search(r"(^|\.)(gone|such)\.nps?\.test$", p.author()) and
+     p.ours.startswith("fail") and p.theirs.startswith("fail")),
+    ("rspamd", "dmarc", "RFC 9989 4.10.2 psd=y: an organization is one label below; it asks a list of suffixes", lambda p: p.author().endswith("psd.test")),
     ("rspamd", "dmarc", "RFC 9989 5.3.1: a From that is not one author cannot pass; it does not look", lambda p: p.theirs == "none" and ("several From" in p.reason or "no list of" in p.reason or
                                                                                                                                     "Duplicate From" in p.note)),
 ]

@@ -19,6 +19,9 @@ static void test_str(void **state)
 	struct str rest = STR("  one two\tthree "), word;
 	uint64_t v = 7;
 	(void)state;
+	struct str parts = STR_INIT("ab\0\0c");
+	assert_true(str_eq(str_next_z(&parts), STR("ab")) && str_next_z(&parts).n == 0 && str_eq(str_next_z(&parts), STR("c")) && str_next_z(&parts).n == 0);
+	assert_true(str_eq(str_behind(STR("a@b@c"), '@'), STR("c")) && !str_behind(STR("abc"), '@').p && str_behind(STR("a@"), '@').n == 0);
 	assert_true(str_ieq(STR("Example.ORG"), STR("eXAMPLE.org")));
 	assert_false(str_ieq(STR("\xc3\x84"), STR("\xc3\xa4"))); /* octets above 127 are not folded */
 	assert_true(str_iends(STR("a.example"), STR(".EXAMPLE")));

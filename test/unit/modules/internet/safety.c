@@ -183,5 +183,19 @@ void test_internet_options(void **state)
 	assert_non_null(strstr(r.text.p, "OWN_ADDRESSES: \"mail.example\" is no"));
 	assert_non_null(strstr(r.text.p, "RETRY_MAX: is shorter"));
 	assert_non_null(strstr(r.text.p, "SOURCE_ADDRESSES: "));
+	/* all faults of SHAPE and SOURCES lines in one run, those between lines too; a pool is missed when all lines can be read */
+	buf_reset(&r.text);
+	c.text = "SHAPE_1=*.google.com concurency=2\nSHAPE_3=x.a.example rate=2/s\nSHAPE_2=*.a.example rate=1/s\nSHAPE_4=b.example sources=none\n"
+		 "SOURCES_1=192.0.2.300\nSOURCES_2=from=x 192.0.2.1\n";
+	assert_int_equal(st->validate(&fake_loop_host, &c, &r), PEPSI_OK);
+	assert_non_null(strstr(r.text.p, "SHAPE_1: \"concurency=2\" is not known here: is \"concurrency=\" meant?"));
+	assert_non_null(strstr(r.text.p, "SHAPE_3: never used: SHAPE_2"));
+	assert_non_null(strstr(r.text.p, "SOURCES_1: \"192.0.2.300\" is no IP address"));
+	assert_non_null(strstr(r.text.p, "SOURCES_2: "));
+	assert_null(strstr(r.text.p, "SHAPE_4"));
+	buf_reset(&r.text);
+	c.text = "SHAPE_4=b.example sources=none\nSHAPE_5=c.example sources=some\nSOURCES_1=pool=some 192.0.2.1\n";
+	assert_int_equal(st->validate(&fake_loop_host, &c, &r), PEPSI_OK);
+	assert_string_equal(r.text.p, "SHAPE_4: sources=none: no SOURCES_n line has pool=none\n");
 	buf_free(&r.text);
 }

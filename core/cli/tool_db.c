@@ -1,5 +1,5 @@
-/* The waiting of dmarc_db.h. */
-#include "dmarc_db.h"
+/* The waiting of tool_db.h. */
+#include "tool_db.h"
 
 #include <event2/event.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@ enum { DEPTH_MAX = 10000 };
 
 static void on_state(void *arg, struct store_conn *c, bool up, const char *err)
 {
-	struct dmarc_db *db = arg;
+	struct tool_db *db = arg;
 	(void)c;
 	db->up = up;
 	db->down = !up;
@@ -19,10 +19,10 @@ static void on_state(void *arg, struct store_conn *c, bool up, const char *err)
 	event_base_loopbreak(db->base);
 }
 
-int dmarc_db_open(struct dmarc_db *db, const struct config *conf)
+int tool_db_open(struct tool_db *db, const struct config *conf)
 {
-	struct store_params p = { .conninfo = db->conninfo, .role = "pepsi", .name = "pepsi dmarc" };
-	*db = (struct dmarc_db){ 0 };
+	struct store_params p = { .conninfo = db->conninfo, .role = "pepsi", .name = "pepsi tool" };
+	*db = (struct tool_db){ 0 };
 	if (service_leave_root(config_str(conf, "pepsi", "USER")) || service_conninfo(conf, db->conninfo))
 		return CLI_FAILED;
 	db->base = event_base_new();
@@ -35,16 +35,16 @@ int dmarc_db_open(struct dmarc_db *db, const struct config *conf)
 	return db->up ? CLI_DONE : cli_fail("no connection to the database: %s", db->err);
 }
 
-void dmarc_db_close(struct dmarc_db *db)
+void tool_db_close(struct tool_db *db)
 {
 	store_conn_close(db->conn);
 	if (db->base)
 		event_base_free(db->base);
-	*db = (struct dmarc_db){ 0 };
+	*db = (struct tool_db){ 0 };
 }
 
 /* Each call is answered, by an error at the latest. */
-static bool wait_for(struct dmarc_db *db)
+static bool wait_for(struct tool_db *db)
 {
 	while (!db->done)
 		if (event_base_dispatch(db->base) < 0)
@@ -52,7 +52,7 @@ static bool wait_for(struct dmarc_db *db)
 	return true;
 }
 
-static void finish(struct dmarc_db *db, enum store_rc rc, const char *err)
+static void finish(struct tool_db *db, enum store_rc rc, const char *err)
 {
 	db->rc = rc;
 	db->done = true;
@@ -63,7 +63,7 @@ static void finish(struct dmarc_db *db, enum store_rc rc, const char *err)
 
 static void on_json(void *arg, enum store_rc rc, struct str json, const char *err)
 {
-	struct dmarc_db *db = arg;
+	struct tool_db *db = arg;
 	struct json_tokener *t = rc == STORE_OK ? json_tokener_new_ex(DEPTH_MAX) : NULL;
 	db->answer = t && json.n <= INT32_MAX ? json_tokener_parse_ex(t, json.p, (int)json.n + 1) : NULL;
 	if (t)
@@ -71,7 +71,7 @@ static void on_json(void *arg, enum store_rc rc, struct str json, const char *er
 	finish(db, rc == STORE_OK && !db->answer ? STORE_FULL : rc, rc == STORE_OK ? "the answer cannot be read" : err);
 }
 
-struct json_object *dmarc_db_ask(struct dmarc_db *db, enum store_dmarc_question q, struct json_object *args)
+struct json_object *tool_db_ask(struct tool_db *db, enum store_dmarc_question q, struct json_object *args)
 {
 	db->done = false;
 	db->answer = NULL;
@@ -88,7 +88,7 @@ static void on_text(void *arg, enum store_rc rc, const char *json, const char *e
 	on_json(arg, rc, str_from(json ? json : ""), err);
 }
 
-struct json_object *dmarc_db_destinations(struct dmarc_db *db, enum store_destinations_question q, struct json_object *args)
+struct json_object *tool_db_destinations(struct tool_db *db, enum store_destinations_question q, struct json_object *args)
 {
 	db->done = false;
 	db->answer = NULL;
@@ -102,12 +102,12 @@ struct json_object *dmarc_db_destinations(struct dmarc_db *db, enum store_destin
 
 static void on_sent(void *arg, enum store_rc rc, int64_t first, const char *err)
 {
-	struct dmarc_db *db = arg;
+	struct tool_db *db = arg;
 	db->first = first;
 	finish(db, rc, err);
 }
 
-int64_t dmarc_db_enqueue(struct dmarc_db *db, const struct store_dmarc_report *r)
+int64_t tool_db_enqueue(struct tool_db *db, const struct store_dmarc_report *r)
 {
 	db->done = false;
 	store_dmarc_enqueue(db->conn, r, on_sent, db);
