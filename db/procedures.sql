@@ -1359,6 +1359,9 @@ BEGIN
         RETURN 0;
     END IF;
     DELETE FROM pepsi.tlsrpt_source WHERE at < now() - interval '2 days';
+    -- also where nobody runs pepsi-tlsrpt
+    DELETE FROM pepsi.tlsrpt_report WHERE id = ANY (ARRAY(SELECT q.id FROM pepsi.tlsrpt_report q WHERE q.day < (now() AT TIME ZONE 'UTC')::date - 366
+        OR (q.day < (now() AT TIME ZONE 'UTC')::date - 31 AND q.outcome IS NULL) LIMIT 200 FOR UPDATE SKIP LOCKED));
     SELECT count(*) INTO waiting FROM (SELECT FROM pepsi.tlsrpt_report WHERE outcome IS NULL LIMIT p_max_reports) w;
     FOR r IN SELECT date '1970-01-01' + t.day AS on_day, t.* FROM unnest(p_day, p_domain, p_policy, p_failure, p_sessions) t(day, domain, policy, failure, n)
         ORDER BY 1, 3 LOOP -- the same order in all workers: none waits for another that waits for it

@@ -53,7 +53,8 @@ const struct cli_opt_info cli_opts[CLI_N_OPTS] = {
 	[CLI_FOR] = { "for", 0, "TIME", "the rule ends after so long: 30 min, 4 h, 2 d; default: when it is removed" },
 	[CLI_REASON] = { "reason", 0, "TEXT", "why, for those who look at it later" },
 	[CLI_XML] = { "xml", 0, NULL, "the report itself, as it would be sent" },
-	[CLI_FAILURES] = { "failures", 0, NULL, "failure reports, about single messages (RFC 9991), not aggregate ones" },
+	[CLI_REPORT] = { "report", 0, NULL, "the report itself, as it would be sent" },
+	[CLI_FAILURES] = { "failures", 0, NULL, "what failed: of dmarc, reports about single messages (RFC 9991); of tlsrpt, sessions by host and reason" },
 };
 
 static int fail(char *err, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));

@@ -5,39 +5,22 @@
 #include "base/clock.h"
 #include "proto/report/mail.h"
 #include "proto/report/pack.h"
+#include "tool_reports.h"
 
 #include <stdarg.h>
 #include <stddef.h>
-#include <sys/random.h>
 #include <time.h>
-#include <unistd.h>
 
 enum { HEADERS_MAX = 16 * 1024, TEXT_MAX = 2000 };
 
 int dmarc_sender_read(struct dmarc_sender *s, const struct config *conf, bool to_send)
 {
 	static const char sec[] = "pepsi-dmarc";
-	const char *host = config_str(conf, "pepsi", "HOSTNAME"), *org = config_str(conf, sec, "ORG_NAME"), *contact = config_str(conf, sec, "CONTACT");
-	const char *from = config_str(conf, sec, "FROM"), *info = config_str(conf, sec, "CONTACT_INFO"), *stage = config_str(conf, sec, "STAGE");
+	const char *info = config_str(conf, sec, "CONTACT_INFO");
+	const struct tool_sender t = { s->host, sizeof s->host, s->org, sizeof s->org, s->contact, sizeof s->contact, s->from, sizeof s->from, s->stage, sizeof s->stage };
 	*s = (struct dmarc_sender){ .max_size = (size_t)config_int(conf, sec, "MAX_SIZE"), .max_rows = config_int(conf, sec, "MAX_ROWS") };
-	if (to_send && (!from || !*from)) {
-		cli_fail("[pepsi-dmarc] FROM is not set: reports need a sender");
-		return -1;
-	}
-	if (host && *host)
-		snprintf(s->host, sizeof s->host, "%s", host);
-	else if (gethostname(s->host, sizeof s->host - 1))
-		snprintf(s->host, sizeof s->host, "localhost");
-	snprintf(s->org, sizeof s->org, "%s", org && *org ? org : s->host);
-	snprintf(s->from, sizeof s->from, "%s", from ? from : "");
 	snprintf(s->info, sizeof s->info, "%s", info ? info : "");
-	snprintf(s->stage, sizeof s->stage, "%s", stage && *stage ? stage : "init");
-	const char *at = strrchr(s->from, '@');
-	if (contact && *contact)
-		snprintf(s->contact, sizeof s->contact, "%s", contact);
-	else
-		snprintf(s->contact, sizeof s->contact, "postmaster@%s", at ? at + 1 : s->host);
-	return 0;
+	return tool_sender_read(&t, conf, sec, to_send);
 }
 
 static bool flag(struct json_object *o, const char *key)
@@ -153,16 +136,6 @@ static int fit(struct dmarc_built *b, size_t max)
 	return fits ? cut(b, before, all, fits) : -1;
 }
 
-int dmarc_new_id(char out[33])
-{
-	unsigned char r[16];
-	if (getrandom(r, sizeof r, 0) != sizeof r)
-		return -1;
-	for (size_t i = 0; i < sizeof r; i++)
-		snprintf(out + 2 * i, 3, "%02x", r[i]);
-	return 0;
-}
-
 int dmarc_build(struct dmarc_built *b, const struct dmarc_sender *s, struct json_object *period, struct json_object *rows)
 {
 	size_t n = json_object_array_length(rows);
@@ -170,7 +143,7 @@ int dmarc_build(struct dmarc_built *b, const struct dmarc_sender *s, struct json
 	*b = (struct dmarc_built){ .xml = BUF_INIT(256u << 20), .packed = BUF_INIT(256u << 20) };
 	b->arena = arena_new(512u << 20);
 	struct report_row *row = b->arena ? arena_calloc(b->arena, n ? n : 1, sizeof *row) : NULL;
-	if (!row || dmarc_new_id(b->id)) {
+	if (!row || tool_new_id(b->id)) {
 		cli_fail("out of memory");
 		return -1;
 	}

@@ -14,9 +14,6 @@ struct dmarc_sender {
 /* 0, or -1 after a message. to_send: FROM must be there. */
 int dmarc_sender_read(struct dmarc_sender *s, const struct config *conf, bool to_send);
 
-/* 32 hexadecimal digits that nobody can guess: the id of a report. 0, or -1. */
-int dmarc_new_id(char out[33]);
-
 struct dmarc_built {
 	struct arena *arena;
 	struct report report;

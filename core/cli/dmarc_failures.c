@@ -5,6 +5,7 @@
 #include "dmarc_send.h"
 #include "proto/report/arf_write.h"
 #include "proto/sasl/base64.h"
+#include "tool_reports.h"
 
 enum { RUN_MAX = 1000, HEADERS_MAX = 16 * 1024, BODY_MAX = 128 * 1024 };
 
@@ -30,7 +31,7 @@ static int one_failure(struct dmarc_sending *s, struct json_object *o)
 	int rc = dmarc_send_targets(s, &g);
 	if (rc <= 0)
 		return rc;
-	bool bad = dmarc_new_id(id) || sasl_base64_decode(cli_json_text(o, "headers"), &told);
+	bool bad = tool_new_id(id) || sasl_base64_decode(cli_json_text(o, "headers"), &told);
 	struct arf_mail m = mail_of(s, &g, buf_str(&told), id);
 	for (size_t i = 0; i < g.n && !bad; i++) {
 		m.to = str_from(g.to[i]->address);

@@ -6,6 +6,7 @@
 #include "tool_sendmail.h"
 #include "tool_suppression.h"
 #include "tool_sts.h"
+#include "tool_tlsrpt.h"
 #include "tool_token.h"
 
 #include <errno.h>
@@ -49,6 +50,13 @@ const struct cli_tool cli_tools[] = {
 	{ "suppression", "complaint", CLI_BIT(CLI_FOR) | CLI_BIT(CLI_REASON), 1, CLI_POSITIONAL_MAX, tool_suppression_complaint, "ADDRESS ...", "the same, for they complained" },
 	{ "suppression", "allow", CLI_BIT(CLI_FOR) | CLI_BIT(CLI_REASON), 1, CLI_POSITIONAL_MAX, tool_suppression_allow, "ADDRESS ...", "never suppress them, whatever servers say" },
 	{ "suppression", "remove", 0, 1, CLI_POSITIONAL_MAX, tool_suppression_remove, "ADDRESS ...", "take them off the list" },
+	{ "tlsrpt", "list", CLI_BIT(CLI_DOMAIN) | CLI_BIT(CLI_DAY) | CLI_BIT(CLI_LIMIT), 0, 0, tool_tlsrpt_list, "", "TLS reports to others: counting, waiting, sent; who is muted" },
+	{ "tlsrpt", "show", CLI_BIT(CLI_REPORT), 1, 1, tool_tlsrpt_show, "ID", "what is in one of them" },
+	{ "tlsrpt", "send", CLI_BIT(CLI_DAY) | CLI_BIT(CLI_DRY_RUN), 0, 0, tool_tlsrpt_send, "", "send those whose day is over" },
+	{ "tlsrpt", "received", CLI_BIT(CLI_DOMAIN) | CLI_BIT(CLI_SINCE) | CLI_BIT(CLI_LIMIT) | CLI_BIT(CLI_FAILURES), 0, 0, tool_tlsrpt_received, "",
+	    "what others report about TLS with our mail exchangers" },
+	{ "tlsrpt", "mute", 0, 1, 1, tool_tlsrpt_mute, "ADDRESS", "send no reports to an address, or https URI, for a year" },
+	{ "tlsrpt", "unmute", 0, 1, 1, tool_tlsrpt_unmute, "ADDRESS", "send them again" },
 	{ "sts", "list", CLI_BIT(CLI_LIMIT), 0, 0, tool_sts_list, "", "policies of MTA-STS of other domains" },
 	{ "sts", "show", 0, 1, 1, tool_sts_show, "DOMAIN", "one of them, and how mail to the domain was protected" },
 	{ "sts", "fetch", 0, 1, 1, tool_sts_fetch, "DOMAIN", "fetch a domain's policy now, through the running pepsid, and keep it" },
@@ -202,7 +210,7 @@ static int setup_log(const struct cli *c)
 {
 	/* a tool speaks through its output; a worker by hand is watched, and the bouncer is a service */
 	int (*run)(struct cli *) = c->args.tool ? c->args.tool->run : NULL;
-	enum log_level level = run == tool_worker || run == tool_failure_bouncer || run == tool_dmarc_send ? LOG_LV_INFO : LOG_LV_WARN;
+	enum log_level level = run == tool_worker || run == tool_failure_bouncer || run == tool_dmarc_send || run == tool_tlsrpt_send ? LOG_LV_INFO : LOG_LV_WARN;
 	const char *text = c->args.value[CLI_LOG];
 	if (text && log_level_parse(str_from(text), &level))
 		return cli_usage(c, "--log: \"%s\" is not error, warn, info, debug or trace", text);

@@ -66,9 +66,10 @@ static void on_json(void *arg, enum store_rc rc, struct str json, const char *er
 	struct tool_db *db = arg;
 	struct json_tokener *t = rc == STORE_OK ? json_tokener_new_ex(DEPTH_MAX) : NULL;
 	db->answer = t && json.n <= INT32_MAX ? json_tokener_parse_ex(t, json.p, (int)json.n + 1) : NULL;
+	bool read = t && (db->answer || json_tokener_get_error(t) == json_tokener_success); /* null is an answer */
 	if (t)
 		json_tokener_free(t);
-	finish(db, rc == STORE_OK && !db->answer ? STORE_FULL : rc, rc == STORE_OK ? "the answer cannot be read" : err);
+	finish(db, rc == STORE_OK && !read ? STORE_FULL : rc, rc == STORE_OK ? "the answer cannot be read" : err);
 }
 
 struct json_object *tool_db_ask(struct tool_db *db, enum store_dmarc_question q, struct json_object *args)
@@ -77,9 +78,9 @@ struct json_object *tool_db_ask(struct tool_db *db, enum store_dmarc_question q,
 	db->answer = NULL;
 	store_dmarc_ask(db->conn, q, json_object_to_json_string_ext(args, JSON_C_TO_STRING_PLAIN), on_json, db);
 	json_object_put(args);
-	if (wait_for(db) && db->rc == STORE_OK)
+	if (wait_for(db) && db->rc == STORE_OK && db->answer)
 		return db->answer;
-	cli_fail("the database: %s", db->err);
+	cli_fail("the database: %s", db->rc == STORE_OK ? "the answer cannot be read" : db->err);
 	return NULL;
 }
 
@@ -88,16 +89,51 @@ static void on_text(void *arg, enum store_rc rc, const char *json, const char *e
 	on_json(arg, rc, str_from(json ? json : ""), err);
 }
 
-struct json_object *tool_db_destinations(struct tool_db *db, enum store_destinations_question q, struct json_object *args)
+bool tool_db_ask_null(struct tool_db *db, enum store_destinations_question q, struct json_object *args, struct json_object **ret)
 {
 	db->done = false;
 	db->answer = NULL;
 	store_destinations_ask(db->conn, q, json_object_to_json_string_ext(args, JSON_C_TO_STRING_PLAIN), on_text, db);
 	json_object_put(args);
-	if (wait_for(db) && db->rc == STORE_OK)
-		return db->answer;
-	cli_fail("the database: %s", db->err);
-	return NULL;
+	bool good = wait_for(db) && db->rc == STORE_OK;
+	*ret = good ? db->answer : NULL;
+	if (!good)
+		cli_fail("the database: %s", db->err);
+	return good;
+}
+
+struct json_object *tool_db_destinations(struct tool_db *db, enum store_destinations_question q, struct json_object *args)
+{
+	struct json_object *o;
+	if (tool_db_ask_null(db, q, args, &o) && !o)
+		cli_fail("the database: the answer cannot be read");
+	return o;
+}
+
+struct json_object *tool_db_once(struct cli *c, enum store_destinations_question q, struct json_object *args)
+{
+	struct tool_db db = { 0 };
+	struct config *conf = args ? service_config(c) : NULL;
+	struct json_object *o = NULL;
+	if (!conf || tool_db_open(&db, conf))
+		json_object_put(args);
+	else
+		o = tool_db_destinations(&db, q, args);
+	tool_db_close(&db);
+	config_free(conf);
+	return o;
+}
+
+int tool_db_print(struct cli *c, struct json_object *o, void (*print)(struct json_object *))
+{
+	if (!o)
+		return CLI_FAILED;
+	if (c->json)
+		cli_json_print(o);
+	else
+		print(o);
+	json_object_put(o);
+	return CLI_DONE;
 }
 
 static void on_sent(void *arg, enum store_rc rc, int64_t first, const char *err)

@@ -26,6 +26,12 @@ void tool_db_close(struct tool_db *db);
 struct json_object *tool_db_ask(struct tool_db *db, enum store_dmarc_question q, struct json_object *args);
 /* The same of what is known of destinations, for pepsi sts, and of TLS reports. */
 struct json_object *tool_db_destinations(struct tool_db *db, enum store_destinations_question q, struct json_object *args);
+/* The same, of a question that may be answered null: false after a message. */
+bool tool_db_ask_null(struct tool_db *db, enum store_destinations_question q, struct json_object *args, struct json_object **ret);
+/* Connects, asks, goes. args, which are taken over, may be NULL: a message was given. */
+struct json_object *tool_db_once(struct cli *c, enum store_destinations_question q, struct json_object *args);
+/* Prints an answer, which is taken over: as JSON, or by fn. NULL: CLI_FAILED. */
+int tool_db_print(struct cli *c, struct json_object *o, void (*print)(struct json_object *));
 /* The first message's id; 0: another run was faster; -1 after a message. */
 int64_t tool_db_enqueue(struct tool_db *db, const struct store_dmarc_report *r);
 

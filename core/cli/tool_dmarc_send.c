@@ -4,9 +4,9 @@
 #include "base/log.h"
 #include "dmarc_send.h"
 #include "proto/smtp/address.h"
+#include "tool_reports.h"
 #include "worker/resolve.h"
 
-#include <event2/event.h>
 #include <stdlib.h>
 
 enum {
@@ -15,44 +15,6 @@ enum {
 };
 
 /* ---- where to */
-
-struct looking {
-	struct event_base *base;
-	bool done;
-	int rc;
-};
-
-static void looked(void *arg, int rc, const struct dns_answers *set)
-{
-	struct looking *k = arg;
-	(void)set;
-	k->done = true;
-	k->rc = rc;
-	event_base_loopbreak(k->base);
-}
-
-static int look(struct dmarc_sending *s, struct rua_check *check)
-{
-	struct looking k = { .base = s->db.base };
-	struct net_dns_group *g = net_dns_group_new(s->dns, LOOKUP_S * INT64_C(1000000), RUA_QUERIES);
-	if (!g || !net_dns_evaluate(g, rua_evaluate, check, looked, &k)) {
-		net_dns_group_free(g);
-		return -1;
-	}
-	while (!k.done)
-		if (event_base_dispatch(s->db.base))
-			break;
-	net_dns_group_free(g);
-	return k.done && k.rc == DNS_DONE ? 0 : -1;
-}
-
-static bool is_muted(const struct dmarc_sending *s, const char *address)
-{
-	for (size_t i = 0; s->muted && i < json_object_array_length(s->muted); i++)
-		if (str_ieq(cli_json_text(json_object_array_get_idx(s->muted, i), "address"), str_from(address)))
-			return true;
-	return false;
-}
 
 static bool excluded(const struct dmarc_sending *s, struct str domain)
 {
@@ -81,7 +43,7 @@ static const char *refuse(const struct dmarc_sending *s, const struct rua_target
 	case RUA_SEND:
 		break;
 	}
-	if (is_muted(s, t->address))
+	if (tool_is_muted(s->muted, t->address))
 		return "muted: a report came back";
 	if (at && excluded(s, str_from(at + 1)))
 		return "in EXCLUDE";
@@ -194,7 +156,7 @@ int dmarc_send_targets(struct dmarc_sending *s, struct dmarc_outgoing *g)
 	g->why[0] = 0;
 	if (excluded(s, str_from(g->domain)))
 		return dmarc_send_end(s, g, "excluded", "in EXCLUDE");
-	if (look(s, &g->check)) {
+	if (tool_db_resolve(&s->db, s->dns, LOOKUP_S, RUA_QUERIES, rua_evaluate, &g->check)) {
 		cli_fail("%s: the DNS cannot be asked", g->domain);
 		return -1;
 	}

@@ -29,21 +29,6 @@ static struct json_object *with_limit(const struct cli *c)
 	return o;
 }
 
-/* Connects, asks, goes. args may be NULL: a message was given. */
-static struct json_object *ask(struct cli *c, enum store_destinations_question q, struct json_object *args)
-{
-	struct tool_db db = { 0 };
-	struct config *conf = args ? service_config(c) : NULL;
-	struct json_object *o = NULL;
-	if (!conf || tool_db_open(&db, conf))
-		json_object_put(args);
-	else
-		o = tool_db_destinations(&db, q, args);
-	tool_db_close(&db);
-	config_free(conf);
-	return o;
-}
-
 /* The operand as it is kept. 0, or CLI_USAGE after a message. */
 static int domain_of(const struct cli *c, char out[DNS_NAME_MAX + 1])
 {
@@ -73,18 +58,6 @@ static size_t length(struct json_object *list)
 	return json_object_is_type(list, json_type_array) ? json_object_array_length(list) : 0;
 }
 
-static int finish(struct cli *c, struct json_object *o, void (*print)(struct json_object *))
-{
-	if (!o)
-		return CLI_FAILED;
-	if (c->json)
-		cli_json_print(o);
-	else
-		print(o);
-	json_object_put(o);
-	return CLI_DONE;
-}
-
 /* -- list, show */
 
 static void print_list(struct json_object *list)
@@ -109,7 +82,7 @@ static void print_list(struct json_object *list)
 int tool_sts_list(struct cli *c)
 {
 	struct json_object *args = with_limit(c);
-	return args ? finish(c, ask(c, STORE_STS_LIST, args), print_list) : CLI_USAGE;
+	return args ? tool_db_print(c, tool_db_once(c, STORE_STS_LIST, args), print_list) : CLI_USAGE;
 }
 
 static void print_time(const char *what, struct json_object *o, const char *key)
@@ -166,12 +139,12 @@ int tool_sts_show(struct cli *c)
 	struct json_object *args = json_object_new_object();
 	dmarc_add_text(args, "domain", domain);
 	json_object_object_add(args, "limit", json_object_new_int(1));
-	struct json_object *list = ask(c, STORE_STS_LIST, args), *one = length(list) ? json_object_get(json_object_array_get_idx(list, 0)) : NULL;
+	struct json_object *list = tool_db_once(c, STORE_STS_LIST, args), *one = length(list) ? json_object_get(json_object_array_get_idx(list, 0)) : NULL;
 	bool answered = list != NULL;
 	json_object_put(list);
 	if (answered && !one)
 		return cli_fail("nothing is known of %s; pepsi sts fetch %s asks", domain, domain);
-	return finish(c, one, print_one);
+	return tool_db_print(c, one, print_one);
 }
 
 /* -- weaker, addresses */
@@ -197,7 +170,7 @@ int tool_sts_weaker(struct cli *c)
 	if (!args)
 		return CLI_USAGE;
 	json_object_object_add(args, "weaker", json_object_new_boolean(!(c->args.set & CLI_BIT(CLI_ALL))));
-	return finish(c, ask(c, STORE_SECURITY_LIST, args), print_weaker);
+	return tool_db_print(c, tool_db_once(c, STORE_SECURITY_LIST, args), print_weaker);
 }
 
 static void print_addresses(struct json_object *list)
@@ -224,7 +197,7 @@ int tool_sts_addresses(struct cli *c)
 		return CLI_USAGE;
 	if (c->args.n_pos)
 		dmarc_add_text(args, "host", c->args.pos[0]);
-	return finish(c, ask(c, STORE_ADDRESS_LIST, args), print_addresses);
+	return tool_db_print(c, tool_db_once(c, STORE_ADDRESS_LIST, args), print_addresses);
 }
 
 /* -- forget */
@@ -239,7 +212,7 @@ int tool_sts_forget(struct cli *c)
 	for (size_t i = 0; i < 2; i++) {
 		struct json_object *args = json_object_new_object();
 		dmarc_add_text(args, "domain", domain);
-		struct json_object *o = ask(c, questions[i], args);
+		struct json_object *o = tool_db_once(c, questions[i], args);
 		if (!o)
 			return CLI_FAILED;
 		known |= json_object_get_boolean(o);

@@ -324,7 +324,8 @@ static const struct pepsi_option pepsi_dmarc[] = {
 };
 
 static const struct pepsi_option pepsi_tlsrpt[] = {
-	BOOL("REPORTS", 0, "NO", "count what relay stages see of TLS with other domains' mail exchangers, and let pepsi-tlsrpt send reports to those that ask for them (RFC 8460)"),
+	BOOL("REPORTS", 0, "NO", "let pepsi-tlsrpt send reports about TLS with other domains' mail exchangers to those that ask for them (RFC 8460); counted is what TLSRPT of "
+	    "pepsi-stage-relay-to-internet says"),
 	STRING("ORG_NAME", 0, NULL, "whose reports they are, for people; default: HOSTNAME"),
 	STRING("CONTACT", SCHEMA_F_MAILBOX, NULL, "address of somebody to ask about them; default: postmaster at the domain of FROM"),
 	STRING("FROM", SCHEMA_F_MAILBOX, NULL, "sender of reports, in the envelope and in From; its domain signs them (RFC 8460 3: DKIM), or some do not take them. What comes back there should "
@@ -332,7 +333,6 @@ static const struct pepsi_option pepsi_tlsrpt[] = {
 	STAGE("STAGE", 0, "where reports by mail begin their way out; default: init"),
 	SIZE("MAX_SIZE", 0, "5 MiB", 16 * KIB, 100 * MIB, "longest report, packed; of a longer one the rows with the fewest sessions are left out"),
 	INT("MAX_ROWS", 0, "2000", 100, 100000, "rows of one report; sessions beyond them are told in the log as a number"),
-	INT("MAX_DOMAINS", 0, "50000", 10, 1000000, "reports that wait at most; what is counted beyond them is lost, and said in the log"),
 	INT("MAX_REPORTS", 0, "2000", 1, 1000000, "reports tried in one run of pepsi-tlsrpt send"),
 	LIST("EXCLUDE", SCHEMA_F_DOMAINS, NULL, NULL, "domains that get no reports, whether they are the reported or the address's; *.example.org stands for subdomains"),
 	LIST("ALLOW_NETWORKS", SCHEMA_F_NETWORKS | PEPSI_OPTF_FILE_ONLY, NULL, NULL, "networks that reports may be POSTed to though they are not of the public Internet, or our own: for laboratories"),

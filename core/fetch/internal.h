@@ -5,15 +5,9 @@
 #include "config/config.h"
 #include "fetch.h"
 #include "proto/relay/sts_wire.h"
+#include "reach.h"
 
 struct event_base;
-
-/* -- reach.c: where a connection may go */
-struct reach;
-/* Out of [pepsi-mta-sts]; our own addresses are looked at when it is made, and once a minute. NULL: no memory. */
-struct reach *reach_new(const struct config *c);
-/* NULL: it may be connected to; else a constant word why not. ip: 4 or 16 octets. */
-const char *reach_refused(struct reach *r, const unsigned char *ip, size_t n);
 
 /* -- transfer.c */
 struct transfer;
@@ -26,11 +20,7 @@ struct transfer_conf {
 int transfer_start(struct event_base *base, struct reach *reach, const struct transfer_conf *conf);
 /* Once per transfer, from the loop: text lives until it returns. The transfer is over and gone. */
 typedef void (*transfer_fn)(void *arg, enum sts_wire_class c, struct str text);
-struct transfer_address {
-	unsigned char ip[16];
-	unsigned char n;           /* 4 or 16 */
-};
 /* GETs https://mta-sts.DOMAIN/.well-known/mta-sts.txt from one of the addresses. NULL: no memory, and no callback. */
-struct transfer *transfer_new(const char *domain, const struct transfer_address *to, size_t n, transfer_fn fn, void *arg);
+struct transfer *transfer_new(const char *domain, const struct reach_address *to, size_t n, transfer_fn fn, void *arg);
 
 #endif

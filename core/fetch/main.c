@@ -39,7 +39,7 @@ struct job {
 	/* resolving */
 	struct net_dns_group *dns;
 	unsigned open;
-	struct transfer_address to[ADDRESSES_MAX];
+	struct reach_address to[ADDRESSES_MAX];
 	size_t n_to;
 	const char *refused, *unanswered; /* of the addresses that may not be connected to; of a question: why */
 };
@@ -287,7 +287,7 @@ static int set_up(const struct config *c)
 		free(t.ca_file);
 		t.ca_file = NULL;
 	}
-	if (!(f.reach = reach_new(c)) || !(f.dns = net_dns_new(f.base, f.params->dns)))
+	if (!(f.reach = reach_new(config_str(c, "pepsi-mta-sts", "ALLOW_NETWORKS"))) || !(f.dns = net_dns_new(f.base, f.params->dns)))
 		return -1;
 	return transfer_start(f.base, f.reach, &t);
 }

@@ -18,7 +18,7 @@ enum { OWN_MAX = 256, OWN_AGE_US = 60 * 1000 * 1000 };
 
 struct reach {
 	struct config_networks *allowed;
-	struct transfer_address own[OWN_MAX];
+	struct reach_address own[OWN_MAX];
 	size_t n_own;
 	int64_t looked_us;
 	bool unlisted; /* our addresses cannot be listed (no AF_NETLINK here): each is tried instead */
@@ -52,7 +52,7 @@ static void look(struct reach *r)
 	r->unlisted = false;
 	r->n_own = 0;
 	for (i = all; i && r->n_own < OWN_MAX; i = i->ifa_next) {
-		struct transfer_address *a = &r->own[r->n_own];
+		struct reach_address *a = &r->own[r->n_own];
 		if (i->ifa_addr && i->ifa_addr->sa_family == AF_INET) {
 			a->n = 4;
 			memcpy(a->ip, &((const struct sockaddr_in *)(const void *)i->ifa_addr)->sin_addr, 4);
@@ -66,9 +66,8 @@ static void look(struct reach *r)
 	freeifaddrs(all);
 }
 
-struct reach *reach_new(const struct config *c)
+struct reach *reach_new(const char *allowed)
 {
-	const char *allowed = config_str(c, "pepsi-mta-sts", "ALLOW_NETWORKS");
 	struct reach *r = calloc(1, sizeof *r);
 	if (!r)
 		return NULL;
@@ -93,4 +92,31 @@ const char *reach_refused(struct reach *r, const unsigned char *ip, size_t n)
 		return why;
 	/* 64:ff9b::/96 may be allowed, where IPv4 is reached that way; what is behind it is judged like IPv4 */
 	return n == 16 && memcmp(ip, nat64, 12) == 0 ? reach_refused(r, ip + 12, 4) : NULL;
+}
+
+void reach_free(struct reach *r)
+{
+	if (!r)
+		return;
+	config_networks_free(r->allowed);
+	free(r);
+}
+
+const char *reach_refused_socket(struct reach *r, const struct sockaddr *to)
+{
+	if (to->sa_family == AF_INET)
+		return reach_refused(r, (const unsigned char *)&((const struct sockaddr_in *)(const void *)to)->sin_addr, 4);
+	if (to->sa_family == AF_INET6)
+		return reach_refused(r, (const unsigned char *)&((const struct sockaddr_in6 *)(const void *)to)->sin6_addr, 16);
+	return "not of the Internet";
+}
+
+void reach_resolved(struct buf *out, const char *host, unsigned port, const struct reach_address *to, size_t n)
+{
+	buf_addf(out, "+%s:%u:", host, port);
+	for (size_t i = 0; i < n; i++) {
+		char text[INET6_ADDRSTRLEN];
+		if (inet_ntop(to[i].n == 4 ? AF_INET : AF_INET6, to[i].ip, text, sizeof text))
+			buf_addf(out, to[i].n == 4 ? "%s%s" : "%s[%s]", i ? "," : "", text);
+	}
 }

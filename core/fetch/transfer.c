@@ -20,7 +20,7 @@ int transfer_start(struct event_base *base, struct reach *reach, const struct tr
 	return -1;
 }
 
-struct transfer *transfer_new(const char *domain, const struct transfer_address *to, size_t n, transfer_fn fn, void *arg)
+struct transfer *transfer_new(const char *domain, const struct reach_address *to, size_t n, transfer_fn fn, void *arg)
 {
 	(void)domain;
 	(void)to;
@@ -34,7 +34,6 @@ struct transfer *transfer_new(const char *domain, const struct transfer_address 
 
 #include "base/library.h"
 
-#include <arpa/inet.h>
 #include <curl/curl.h>
 #include <errno.h>
 #include <event2/event.h>
@@ -245,10 +244,7 @@ static size_t take(char *p, size_t size, size_t n, void *arg)
 static curl_socket_t open_socket(void *arg, curlsocktype purpose, struct curl_sockaddr *to)
 {
 	struct transfer *t = arg;
-	const struct sockaddr_in *v4 = (const void *)&to->addr;
-	const struct sockaddr_in6 *v6 = (const void *)&to->addr;
-	const char *why = purpose != CURLSOCKTYPE_IPCXN ? "not asked for" : to->family == AF_INET ? reach_refused(m.reach, (const unsigned char *)&v4->sin_addr, 4) :
-	    to->family == AF_INET6 ? reach_refused(m.reach, (const unsigned char *)&v6->sin6_addr, 16) : "not of the Internet";
+	const char *why = purpose == CURLSOCKTYPE_IPCXN ? reach_refused_socket(m.reach, &to->addr) : "not asked for";
 	if (why) {
 		t->refused = why;
 		return CURL_SOCKET_BAD;
@@ -256,24 +252,18 @@ static curl_socket_t open_socket(void *arg, curlsocktype purpose, struct curl_so
 	return socket(to->family, to->socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, to->protocol);
 }
 
-/* "+mta-sts.example.org:443:192.0.2.1,[2001:db8::1]": what we resolved is all that is known of the name. */
-static struct curl_slist *resolved(const char *host, const struct transfer_address *to, size_t n)
+static struct curl_slist *resolved(const char *host, const struct reach_address *to, size_t n)
 {
 	struct buf b = BUF_INIT(4096);
 	struct curl_slist *l = NULL;
-	buf_addf(&b, "+%s:%u:", host, m.conf.port);
-	for (size_t i = 0; i < n; i++) {
-		char text[INET6_ADDRSTRLEN];
-		if (inet_ntop(to[i].n == 4 ? AF_INET : AF_INET6, to[i].ip, text, sizeof text))
-			buf_addf(&b, to[i].n == 4 ? "%s%s" : "%s[%s]", i ? "," : "", text);
-	}
+	reach_resolved(&b, host, m.conf.port, to, n);
 	if (!b.failed)
 		l = curl.slist_append(NULL, buf_z(&b));
 	buf_free(&b);
 	return l;
 }
 
-struct transfer *transfer_new(const char *domain, const struct transfer_address *to, size_t n, transfer_fn fn, void *arg)
+struct transfer *transfer_new(const char *domain, const struct reach_address *to, size_t n, transfer_fn fn, void *arg)
 {
 	char url[DNS_NAME_MAX + 64], host[NAME_MAX_], by[2 * NAME_MAX_ + 32];
 	struct transfer *t = sts_url(str_from(domain), url, sizeof url) ? NULL : calloc(1, sizeof *t);

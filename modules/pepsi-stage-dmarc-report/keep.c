@@ -2,7 +2,6 @@
 #include "keep.h"
 
 #include <json-c/json.h>
-#include <stdio.h>
 
 static void text(struct json_object *o, const char *key, struct str s)
 {
@@ -92,36 +91,11 @@ static struct json_object *whole(const struct report *r, const struct keep_terms
 	return o;
 }
 
-/* One row with one text. */
-static enum keep ask(PGconn *db, const char *sql, int n, const char *const *values, char *out, size_t size, struct buf *why)
-{
-	if (!db) {
-		buf_addz(why, "the database is away");
-		return KEEP_AWAY;
-	}
-	PGresult *res = PQexecParams(db, sql, n, NULL, values, NULL, NULL, 0);
-	enum keep k = KEEP_AWAY;
-	const char *state = PQresultErrorField(res, PG_DIAG_SQLSTATE);
-	if (PQresultStatus(res) == PGRES_TUPLES_OK && PQntuples(res) == 1) {
-		snprintf(out, size, "%s", PQgetvalue(res, 0, 0));
-		k = KEEP_OK;
-	} else {
-		struct str err = str_trim(str_from(PQerrorMessage(db)));
-		ptrdiff_t nl = str_chr(err, '\n');
-		buf_adds(why, nl < 0 ? err : str_n(err.p, (size_t)nl));
-		/* data, constraints, limits: the same the next time */
-		if (state && (!strncmp(state, "22", 2) || !strncmp(state, "23", 2) || !strncmp(state, "54", 2)))
-			k = KEEP_REFUSED;
-	}
-	PQclear(res);
-	return k;
-}
-
 enum keep keep_report(PGconn *db, const struct report *r, const struct keep_terms *t, char *word, size_t word_size, struct buf *why)
 {
 	struct json_object *o = whole(r, t);
 	const char *value = json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN);
-	enum keep k = ask(db, "SELECT pepsi.dmarc_received_add($1::jsonb)", 1, &value, word, word_size, why);
+	enum keep k = reports_ask(db, "SELECT pepsi.dmarc_received_add($1::jsonb)", 1, &value, word, word_size, why);
 	json_object_put(o);
 	return k;
 }
@@ -156,16 +130,7 @@ enum keep keep_failure(PGconn *db, const struct arf *r, struct str domain, const
 	short_text(d, "dkim_selector", r->dkim_selector);
 	json_object_object_add(o, "detail", d);
 	const char *value = json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN);
-	enum keep k = ask(db, "SELECT pepsi.dmarc_failure_received_add($1::jsonb)", 1, &value, word, word_size, why);
+	enum keep k = reports_ask(db, "SELECT pepsi.dmarc_failure_received_add($1::jsonb)", 1, &value, word, word_size, why);
 	json_object_put(o);
 	return k;
-}
-
-enum keep keep_muted(PGconn *db, const char *id, unsigned nth, int64_t days, char *address, size_t size, struct buf *why)
-{
-	char n[16], d[24];
-	const char *values[3] = { id, n, d };
-	snprintf(n, sizeof n, "%u", nth);
-	snprintf(d, sizeof d, "%lld", (long long)days);
-	return ask(db, "SELECT coalesce(pepsi.dmarc_mute($1::text, $2::integer, $3::integer, 'a report came back'), '')", 3, values, address, size, why);
 }

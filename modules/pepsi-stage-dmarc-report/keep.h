@@ -1,15 +1,11 @@
-/* What pepsi-stage-dmarc-report keeps of a report, of a failure report, and of a notice that one of ours came back: constant statements that call stored
- * functions. */
+/* What pepsi-stage-dmarc-report keeps of a report and of a failure report: constant statements that call stored functions. */
 #ifndef DMARC_REPORT_KEEP_H
 #define DMARC_REPORT_KEEP_H
 
 #include "base/buf.h"
 #include "proto/report/arf.h"
 #include "proto/report/dmarc.h"
-
-#include <libpq-fe.h>
-
-enum keep { KEEP_OK, KEEP_AWAY, KEEP_REFUSED }; /* away: try again later; refused: the database will never take it */
+#include "reports.h"
 
 struct keep_terms {
 	const char *mail_domain;
@@ -21,7 +17,5 @@ enum keep keep_report(PGconn *db, const struct report *r, const struct keep_term
 /* A report about one message (RFC 9991, RFC 6591) in the name of domain, folded. Nothing of that message is kept but identifiers: of addresses the domain
  * alone. word and why as above; most: of failure reports. */
 enum keep keep_failure(PGconn *db, const struct arf *r, struct str domain, const struct keep_terms *t, char *word, size_t word_size, struct buf *why);
-/* address: who is muted now; "": nobody, there is no such report. */
-enum keep keep_muted(PGconn *db, const char *id, unsigned nth, int64_t days, char *address, size_t size, struct buf *why);
 
 #endif

@@ -5,7 +5,6 @@
 #include "proto/report/arf.h"
 #include "proto/report/mail.h"
 #include "proto/report/pack.h"
-#include "proto/smtp/address.h"
 #include "say.h"
 
 #include <stdlib.h>
@@ -14,33 +13,25 @@ enum { ATTACHMENT_MAX = 16 << 20 }; /* packed */
 
 struct stage {
 	const struct pepsi_conf *conf;
-	char *domains;
-	int64_t keep_s, most, most_failures, mute_days;
+	struct reports reports;
+	int64_t most_failures;
 };
 
 static const struct pepsi_option options[] = {
-	{ "DOMAINS", PEPSI_OPT_LIST, 0, NULL, 0, 0, NULL,
-	    "domains whose reports are kept, with all below them; *: any; default: LOCAL_DOMAINS of [pepsi]" },
-	{ "KEEP", PEPSI_OPT_DURATION, 0, "180 d", 86400, INT64_C(3660) * 86400, NULL, "how long reports are kept" },
-	{ "MAX_REPORTS", PEPSI_OPT_INT, 0, "5000", 1, 1000000, NULL, "reports kept of one day: anybody may send some" },
+	REPORTS_OPTIONS,
 	{ "MAX_FAILURES", PEPSI_OPT_INT, 0, "1000", 0, 1000000, NULL,
 	    "failure reports kept of one day, a tenth of them of one sender; 0: none. All go on to NEXT_STAGE" },
-	{ "MUTE", PEPSI_OPT_DURATION, 0, "30 d", 0, INT64_C(366) * 86400, NULL, "how long no reports go to an address that one came back from" },
 };
 
 static int32_t start(const struct pepsi_host *host, const struct pepsi_conf *conf, void **ret_worker)
 {
 	struct stage *s = calloc(1, sizeof *s);
-	const char *own = host->conf_str(conf, "DOMAINS"), *local = host->conf_global(conf, "pepsi", "LOCAL_DOMAINS");
-	if (!s || !(s->domains = strdup(own && *own ? own : local ? local : ""))) {
+	if (!s || reports_open(&s->reports, host, conf)) {
 		free(s);
 		return PEPSI_RETRY;
 	}
 	s->conf = conf;
-	s->keep_s = host->conf_int(conf, "KEEP");
-	s->most = host->conf_int(conf, "MAX_REPORTS");
 	s->most_failures = host->conf_int(conf, "MAX_FAILURES");
-	s->mute_days = (host->conf_int(conf, "MUTE") + 86399) / 86400;
 	*ret_worker = s;
 	return PEPSI_OK;
 }
@@ -48,48 +39,19 @@ static int32_t start(const struct pepsi_host *host, const struct pepsi_conf *con
 static void stop(void *worker)
 {
 	struct stage *s = worker;
-	free(s->domains);
+	reports_close(&s->reports);
 	free(s);
 }
 
 static int32_t check(const struct pepsi_host *host, const struct pepsi_conf *conf, struct pepsi_report *report)
 {
-	const char *own = host->conf_str(conf, "DOMAINS"), *local = host->conf_global(conf, "pepsi", "LOCAL_DOMAINS");
-	struct str rest = str_from(own ? own : ""), word;
-	if ((!own || !*own) && (!local || !*local))
-		fault(host, report, NULL, "neither DOMAINS nor LOCAL_DOMAINS of [pepsi] is set: no report would be kept");
-	while (str_word(&rest, " \t,", &word))
-		if (!str_eq(word, STR("*")) && smtp_domain_check(str_starts(word, STR("*.")) ? str_skip(word, 2) : word, true))
-			fault(host, report, "DOMAINS", "\"%.*s\" is no domain", STR_ARG(word));
+	reports_check(host, conf, report);
 	return PEPSI_OK;
-}
-
-static bool ours(const struct stage *s, struct str domain)
-{
-	struct str rest = str_from(s->domains), word;
-	while (str_word(&rest, " \t,", &word)) {
-		struct str parent = str_starts(word, STR("*.")) ? str_skip(word, 2) : word;
-		if (str_eq(word, STR("*")) || smtp_domain_within(domain, parent))
-			return true;
-	}
-	return false;
-}
-
-/* Not for us. */
-static int32_t leave(const struct pepsi_host *host, struct pepsi_msg *msg)
-{
-	return host->next_stage(msg) ? host->advance(msg) : host->finish(msg);
-}
-
-static bool verified(const struct pepsi_host *host, struct pepsi_msg *msg)
-{
-	struct pepsi_str s;
-	return host->state_get(msg, "auth.dmarc.result", &s) == PEPSI_OK && str_eq(from_host(s), STR("pass"));
 }
 
 static int32_t keep(const struct stage *s, const struct pepsi_host *host, struct pepsi_msg *msg, const struct report *r, const char *from)
 {
-	const struct keep_terms t = { .mail_domain = from, .verified = verified(host, msg), .keep_s = s->keep_s, .most = s->most };
+	const struct keep_terms t = { .mail_domain = from, .verified = reports_verified(host, msg), .keep_s = s->reports.keep_s, .most = s->reports.most };
 	struct buf why = BUF_INIT(1000);
 	char word[32] = "";
 	enum keep k = keep_report(host->database(s->conf), r, &t, word, sizeof word, &why);
@@ -103,7 +65,7 @@ static int32_t keep(const struct stage *s, const struct pepsi_host *host, struct
 	if (k == KEEP_OK)
 		rc = host->finish(msg);
 	else if (k == KEEP_REFUSED)
-		rc = leave(host, msg);
+		rc = reports_leave(host, msg);
 	buf_free(&why);
 	return rc;
 }
@@ -119,37 +81,15 @@ static int32_t report(const struct stage *s, const struct pepsi_host *host, stru
 		return PEPSI_RETRY;
 	if (report_unpack(buf_str(&m->data), &xml, &why) || report_read(buf_str(&xml), a, &r, &why)) {
 		say(host, msg, PEPSI_LOG_WARN, "dmarc report unreadable from=%s: %s", *m->from ? m->from : "?", why);
-		rc = leave(host, msg);
-	} else if (!ours(s, r.policy.domain)) {
+		rc = reports_leave(host, msg);
+	} else if (!reports_ours(&s->reports, r.policy.domain)) {
 		say(host, msg, PEPSI_LOG_WARN, "dmarc report foreign from=%s domain=%.*s: not one of DOMAINS", *m->from ? m->from : "?", STR_ARG(r.policy.domain));
-		rc = leave(host, msg);
+		rc = reports_leave(host, msg);
 	} else {
 		rc = keep(s, host, msg, &r, m->from);
 	}
 	buf_free(&xml);
 	arena_free(a);
-	return rc;
-}
-
-static int32_t came_back(const struct stage *s, const struct pepsi_host *host, struct pepsi_msg *msg, const struct report_mail_read *m)
-{
-	struct buf why = BUF_INIT(1000);
-	char address[330] = "";
-	if (!*m->id || host->mail_from(msg).n) { /* notices come from the null sender */
-		say(host, msg, PEPSI_LOG_INFO, "a notice of failure, but for no report");
-		return leave(host, msg);
-	}
-	enum keep k = keep_muted(host->database(s->conf), m->id, m->nth, s->mute_days, address, sizeof address, &why);
-	int32_t rc = PEPSI_RETRY;
-	if (k == KEEP_OK && *address)
-		say(host, msg, PEPSI_LOG_WARN, "dmarc report came back: report=%s address=<%s> muted_days=%lld", m->id, address, (long long)s->mute_days);
-	else if (k == KEEP_OK)
-		say(host, msg, PEPSI_LOG_INFO, "a notice of failure for a report that is not known: %s.%u", m->id, m->nth);
-	else
-		say(host, msg, PEPSI_LOG_WARN, "notice of failure not stored: %s", buf_z(&why));
-	if (k != KEEP_AWAY)
-		rc = k == KEEP_OK && *address ? host->finish(msg) : leave(host, msg);
-	buf_free(&why);
 	return rc;
 }
 
@@ -162,15 +102,15 @@ static struct str or(struct str s, const char *z)
 static struct str reported(const struct stage *s, const struct arf *r)
 {
 	for (size_t i = 0; i < r->domain.n; i++)
-		if (ours(s, r->domain.item[i]))
+		if (reports_ours(&s->reports, r->domain.item[i]))
 			return r->domain.item[i];
-	return !r->domain.n && r->original.from.n && ours(s, r->original.from) ? r->original.from : STR_NULL;
+	return !r->domain.n && r->original.from.n && reports_ours(&s->reports, r->original.from) ? r->original.from : STR_NULL;
 }
 
 /* What it says of a failure, without the person whose mail it was. */
 static int32_t keep_single(const struct stage *s, const struct pepsi_host *host, struct pepsi_msg *msg, const struct arf *r, const char *from)
 {
-	const struct keep_terms t = { .mail_domain = from, .verified = verified(host, msg), .keep_s = s->keep_s, .most = s->most_failures };
+	const struct keep_terms t = { .mail_domain = from, .verified = reports_verified(host, msg), .keep_s = s->reports.keep_s, .most = s->most_failures };
 	struct str domain = reported(s, r);
 	struct buf why = BUF_INIT(1000);
 	char word[32] = "";
@@ -221,7 +161,8 @@ static int32_t process(void *worker, const struct pepsi_host *host, struct pepsi
 		rc = report(s, host, msg, &m);
 		break;
 	case REPORT_MAIL_FAILED:
-		rc = came_back(s, host, msg, &m);
+		rc = reports_notice(&s->reports, host, s->conf, msg, &m, "SELECT coalesce(pepsi.dmarc_mute($1::text, $2::integer, $3::integer, 'a report came back'), '')",
+		    "dmarc report");
 		break;
 	case REPORT_MAIL_SINGLE:
 	default:
@@ -231,7 +172,7 @@ static int32_t process(void *worker, const struct pepsi_host *host, struct pepsi
 		else if (!rc)
 			say(host, msg, PEPSI_LOG_INFO, "no dmarc report, from=%s: %s", *m.from ? m.from : "?", m.why);
 		if (rc != PEPSI_RETRY)
-			rc = leave(host, msg);
+			rc = reports_leave(host, msg);
 		break;
 	}
 	report_mail_done(&m);

@@ -141,6 +141,17 @@ def crowd(t):
     connections = sum(sinks[i].connections for i in good)
     pepsi.check(len(net.d.worker_pids("init")) == 1, "more than one worker")
     pepsi.say("      %d messages to %d healthy hosts in %.1f s, %d connections; 3 hosts dead and 3 silent beside them" % (10 * len(good), len(good), took, connections))
+    # it leaves although hosts say nothing, and what waits is there afterwards
+    began, waits = time.monotonic(), {"c%d" % n for n in range(300) if n % 30 in (2, 12, 22)}
+    net.d.stop(60)
+    pepsi.check(time.monotonic() - began < 12 * pepsi.PATIENCE, "stopping took %.0f s" % (time.monotonic() - began))
+    for i in (2, 12, 22):
+        sinks[i].down()
+        sinks[i].script = {}
+        sinks[i].up()
+    net.d.start()
+    pepsi.wait_for("what waited", lambda: waits <= set(sinks[2].tokens() + sinks[12].tokens() + sinks[22].tokens()), 120, 0.2)
+    pepsi.check(all(len(sinks[i].tokens()) == 10 for i in sinks), "something came twice")
 
 
 pepsi.main(__file__, [domains, hosts, tls, crowd])

@@ -30,6 +30,8 @@ NOT_STATE = {
     "core/ingress/failures.c": None,     # pepsi status, and messages for DMARC failure reports (pepsi.dmarc_failure)
     "core/ingress/tally.c": None,        # pepsi status, and rows of DMARC reports (pepsi.dmarc_row)
     "modules/pepsi-stage-dmarc-report/keep.c": None, # reports of others (pepsi.dmarc_received)
+    "modules/common/tls_results.c": None,  # rows of TLS reports (pepsi.tlsrpt_result)
+    "modules/pepsi-stage-tlsrpt-report/report.c": None, # reports of others (pepsi.tlsrpt_received)
     "proto/sasl/server_bearer.c": "status schemes", # to the client that signs in (RFC 7628)
     "core/dispatch/stats.c": None,
     "proto/report/": None,               # TLS reports, to other servers (RFC 8460)

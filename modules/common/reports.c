@@ -1,0 +1,114 @@
+/* The common parts of reports.h. */
+#include "reports.h"
+
+#include "proto/report/mail.h"
+#include "proto/smtp/address.h"
+#include "say.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int reports_open(struct reports *r, const struct pepsi_host *host, const struct pepsi_conf *conf)
+{
+	const char *own = host->conf_str(conf, "DOMAINS"), *local = host->conf_global(conf, "pepsi", "LOCAL_DOMAINS");
+	r->domains = strdup(own && *own ? own : local ? local : "");
+	r->keep_s = host->conf_int(conf, "KEEP");
+	r->most = host->conf_int(conf, "MAX_REPORTS");
+	r->mute_days = (host->conf_int(conf, "MUTE") + 86399) / 86400;
+	return r->domains ? 0 : -1;
+}
+
+void reports_close(struct reports *r)
+{
+	free(r->domains);
+}
+
+void reports_check(const struct pepsi_host *host, const struct pepsi_conf *conf, struct pepsi_report *report)
+{
+	const char *own = host->conf_str(conf, "DOMAINS"), *local = host->conf_global(conf, "pepsi", "LOCAL_DOMAINS");
+	struct str rest = str_from(own ? own : ""), word;
+	if ((!own || !*own) && (!local || !*local))
+		fault(host, report, NULL, "neither DOMAINS nor LOCAL_DOMAINS of [pepsi] is set: no report would be kept");
+	while (str_word(&rest, " \t,", &word))
+		if (!str_eq(word, STR("*")) && smtp_domain_check(str_starts(word, STR("*.")) ? str_skip(word, 2) : word, true))
+			fault(host, report, "DOMAINS", "\"%.*s\" is no domain", STR_ARG(word));
+}
+
+bool reports_ours(const struct reports *r, struct str domain)
+{
+	struct str rest = str_from(r->domains), word;
+	while (str_word(&rest, " \t,", &word)) {
+		struct str parent = str_starts(word, STR("*.")) ? str_skip(word, 2) : word;
+		if (str_eq(word, STR("*")) || smtp_domain_within(domain, parent))
+			return true;
+	}
+	return false;
+}
+
+int32_t reports_leave(const struct pepsi_host *host, struct pepsi_msg *msg)
+{
+	return host->next_stage(msg) ? host->advance(msg) : host->finish(msg);
+}
+
+bool reports_verified(const struct pepsi_host *host, struct pepsi_msg *msg)
+{
+	struct pepsi_str s;
+	return host->state_get(msg, "auth.dmarc.result", &s) == PEPSI_OK && str_eq(from_host(s), STR("pass"));
+}
+
+enum keep reports_ask(PGconn *db, const char *sql, int n, const char *const *values, char *out, size_t size, struct buf *why)
+{
+	if (!db) {
+		buf_addz(why, "the database is away");
+		return KEEP_AWAY;
+	}
+	PGresult *res = PQexecParams(db, sql, n, NULL, values, NULL, NULL, 0);
+	enum keep k = KEEP_AWAY;
+	const char *state = PQresultErrorField(res, PG_DIAG_SQLSTATE);
+	if (PQresultStatus(res) == PGRES_TUPLES_OK && PQntuples(res) == 1) {
+		snprintf(out, size, "%s", PQgetvalue(res, 0, 0));
+		k = KEEP_OK;
+	} else {
+		struct str err = str_trim(str_from(PQerrorMessage(db)));
+		ptrdiff_t nl = str_chr(err, '\n');
+		buf_adds(why, nl < 0 ? err : str_n(err.p, (size_t)nl));
+		/* data, constraints, limits: the same the next time */
+		if (state && (!strncmp(state, "22", 2) || !strncmp(state, "23", 2) || !strncmp(state, "54", 2)))
+			k = KEEP_REFUSED;
+	}
+	PQclear(res);
+	return k;
+}
+
+enum keep reports_came_back(PGconn *db, const char *sql, const char *id, unsigned nth, int64_t days, char *address, size_t size, struct buf *why)
+{
+	char n[16], d[24];
+	const char *values[3] = { id, n, d };
+	snprintf(n, sizeof n, "%u", nth);
+	snprintf(d, sizeof d, "%lld", (long long)days);
+	return reports_ask(db, sql, 3, values, address, size, why);
+}
+
+int32_t reports_notice(const struct reports *r, const struct pepsi_host *host, const struct pepsi_conf *conf, struct pepsi_msg *msg, const struct report_mail_read *m,
+    const char *sql, const char *what)
+{
+	struct buf why = BUF_INIT(1000);
+	char address[330] = "";
+	if (!*m->id || host->mail_from(msg).n) { /* notices come from the null sender */
+		say(host, msg, PEPSI_LOG_INFO, "a notice of failure, but for no report");
+		return reports_leave(host, msg);
+	}
+	enum keep k = reports_came_back(host->database(conf), sql, m->id, m->nth, r->mute_days, address, sizeof address, &why);
+	int32_t rc = PEPSI_RETRY;
+	if (k == KEEP_OK && *address)
+		say(host, msg, PEPSI_LOG_WARN, "%s came back: report=%s address=<%s> muted_days=%lld", what, m->id, address, (long long)r->mute_days);
+	else if (k == KEEP_OK)
+		say(host, msg, PEPSI_LOG_INFO, "a notice of failure for a report that is not known: %s.%u", m->id, m->nth);
+	else
+		say(host, msg, PEPSI_LOG_WARN, "notice of failure not stored: %s", buf_z(&why));
+	if (k != KEEP_AWAY)
+		rc = k == KEEP_OK && *address ? host->finish(msg) : reports_leave(host, msg);
+	buf_free(&why);
+	return rc;
+}
