@@ -45,10 +45,10 @@ struct delivery *delivery_find(struct worker *w, const struct pepsi_msg *msg)
 
 /* -- results */
 
-static struct smtp_result copy(struct delivery *d, const struct smtp_result *r)
+struct smtp_result delivery_keep(struct delivery *d, const struct smtp_result *r)
 {
 	struct smtp_result c = *r;
-	struct str text = arena_str(d->a, r->text); /* the engine's live until its next message only */
+	struct str text = arena_str(d->a, r->text);
 	c.text = text.p ? text : STR("");
 	return c;
 }
@@ -58,7 +58,7 @@ void delivery_failed(struct delivery *d, const struct smtp_result *r, const stru
 	/* several hosts, several reasons: one that will pass is the message's, else it would be returned for one host's sake */
 	if (d->failure.outcome != SMTP_OUT_NONE && d->failure.outcome != SMTP_OUT_PERMANENT && r->outcome == SMTP_OUT_PERMANENT)
 		return;
-	d->failure = copy(d, r);
+	d->failure = delivery_keep(d, r);
 	d->failed_at = where;
 }
 
@@ -74,7 +74,7 @@ void delivery_result(struct delivery *d, size_t i, const struct smtp_result *r, 
 	struct smtp_result *old = &d->m.rcpts[i].result;
 	if (old->code && !r->code && relay_judge(r) == RELAY_RETRY)
 		return; /* what a host said is worth more than that another one said nothing */
-	*old = copy(d, r);
+	*old = *r;
 	d->where[i] = where;
 	d->how[i] = how;
 }

@@ -176,7 +176,9 @@ void delivery_back(struct delivery *d, uint32_t seconds, const char *why, const 
 void delivery_failed(struct delivery *d, const struct smtp_result *r, const struct relay_where *where);
 /* The same for a cause of our own or the host's: code 0. */
 void delivery_failed_by(struct delivery *d, const struct relay_where *where, enum smtp_phase phase, const char *status, const char *text);
-/* The result of recipient i, if it says more than what is there; text is copied. */
+/* The same result with its text in the delivery's memory: an engine's own lives until its next message, or its end. */
+struct smtp_result delivery_keep(struct delivery *d, const struct smtp_result *r);
+/* The result of recipient i, kept, if it says more than what is there. */
 void delivery_result(struct delivery *d, size_t i, const struct smtp_result *r, const struct relay_where *where, const char *how);
 void delivery_free(struct delivery *d);
 void delivery_stop(struct delivery *d, uint32_t why);
