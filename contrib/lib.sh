@@ -13,7 +13,7 @@ as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 have_package() { [ "$(dpkg-query -W -f='${db:Status-Abbrev}' "$1" 2>/dev/null | cut -c1-2)" = ii ]; }
 
 BUILD_PACKAGES="gcc libc6-dev cmake ninja-build pkgconf libevent-dev libssl-dev libpq-dev libjson-c-dev libidn2-dev libunistring-dev libldns-dev libcmocka-dev
-	libargon2-dev libcurl4-openssl-dev libpam0g-dev libpsl-dev libunbound-dev libexpat1-dev zlib1g-dev"
+	libargon2-dev libcurl4-openssl-dev libpam0g-dev libpsl-dev libunbound-dev libexpat1-dev zlib1g-dev libopendkim-dev"
 RUN_PACKAGES="postgresql swaks"
 TEST_PACKAGES="python3 openssl curl gsasl msmtp s-nail dovecot-imapd dovecot-lmtpd postfix g++ make binutils abigail-tools nsd unbound ldnsutils libsasl2-modules
 	opendkim opendkim-tools python3-dkim python3-spf python3-authres python3-dnspython python3-aiosmtpd libxml2-utils"

@@ -51,6 +51,8 @@ const struct cli_opt_info cli_opts[CLI_N_OPTS] = {
 	[CLI_XML] = { "xml", 0, NULL, "the report itself, as it would be sent" },
 	[CLI_REPORT] = { "report", 0, NULL, "the report itself, as it would be sent" },
 	[CLI_FAILURES] = { "failures", 0, NULL, "what failed: of dmarc, reports about single messages (RFC 9991); of tlsrpt, sessions by host and reason" },
+	[CLI_SELECTOR] = { "selector", 0, "NAME", "the key's selector; default: one of the day" },
+	[CLI_ALGORITHM] = { "algorithm", 0, "ALG", "rsa2048 (default), rsa3072, rsa4096 or ed25519" },
 };
 
 static int fail(char *err, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));

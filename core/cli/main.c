@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 #include "cli_internal.h"
 #include "tool_dmarc.h"
+#include "tool_keys.h"
 #include "tool_sendmail.h"
 #include "tool_sts.h"
 #include "tool_tlsrpt.h"
@@ -72,6 +73,8 @@ const struct cli_tool cli_tools[] = {
 	{ "recipient", "test", 0, 1, 1, tool_recipient_test, "ADDRESS", "what a RCPT with it is told, and by which source" },
 	{ "reload", NULL, 0, 0, 0, tool_reload, "", "make pepsid read its configuration again" },
 	{ "stop", NULL, CLI_BIT(CLI_WAIT), 0, 0, tool_stop, "", "drain and stop pepsid; --wait: until it is gone" },
+	{ "keys", "dkim", CLI_BIT(CLI_STAGE) | CLI_BIT(CLI_SELECTOR) | CLI_BIT(CLI_ALGORITHM) | CLI_BIT(CLI_SERVER) | CLI_BIT(CLI_WAIT), 1, 2, tool_keys_dkim,
+	    "VERB [DOMAIN]", "keys that mail is signed with: add, list, dns, remove, rotate, check" },
 	{ "dns", NULL, CLI_BIT(CLI_DIRECT), 1, 2, tool_dns, "NAME [TYPE]", "ask the DNS as pepsid does: answer, DNSSEC, TTL, server" },
 	{ "auth-check", NULL, CLI_BIT(CLI_IP) | CLI_BIT(CLI_HELO) | CLI_BIT(CLI_FROM) | CLI_BIT(CLI_LISTENER) | CLI_BIT(CLI_SERVER) | CLI_BIT(CLI_ID) |
 	    CLI_BIT(CLI_AS_IS), 0, 1, tool_auth_check, "[FILE]", "explain SPF, DKIM, ARC and DMARC of a stored message, and what a listener does about it" },

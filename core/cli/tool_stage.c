@@ -24,7 +24,7 @@ static void caps_text(uint64_t caps, struct buf *out)
 	} names[] = {
 		{ PEPSI_CAP_DELIVER, "deliver" }, { PEPSI_CAP_NET, "net" }, { PEPSI_CAP_DB, "db" },
 		{ PEPSI_CAP_HELPER, "helper" }, { PEPSI_CAP_FILES, "files" }, { PEPSI_CAP_CONCURRENT, "concurrent" },
-		{ PEPSI_CAP_BOUNCE, "bounce" },
+		{ PEPSI_CAP_BOUNCE, "bounce" }, { PEPSI_CAP_REWRITES, "rewrites" }, { PEPSI_CAP_SIGNS, "signs" },
 	};
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
 		if (caps & names[i].bit)

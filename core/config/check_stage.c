@@ -52,7 +52,7 @@ static void check_module_error(struct check *k, const struct config_section *s, 
 {
 	/* compared behind the prefix, which is most of the name and says nothing */
 	static const char prefix[] = "pepsi-stage-";
-	static const char *const shipped[] = { "aliases", "bounce", "discard", "if", "relay-to-internet", "relay-to-lmtp",
+	static const char *const shipped[] = { "aliases", "bounce", "discard", "dkim-sign", "if", "relay-to-internet", "relay-to-lmtp",
 		"relay-to-maildir", "relay-to-smarthost", "route" };
 	struct str name = str_from(program->v.value);
 	bool prefixed = str_istarts(name, str_from(prefix));
@@ -198,4 +198,5 @@ void check_stages(struct check *k)
 		if (s == start)
 			report_loop(k, start);
 	}
+	check_order(k);
 }

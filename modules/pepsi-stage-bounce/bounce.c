@@ -141,4 +141,4 @@ out:
 
 PEPSI_STAGE(.name = "pepsi-stage-bounce", .version = "1.0", .license = "Apache-2.0",
     .summary = "tells senders what became of their messages (delivery status notifications)", .load_class = PEPSI_LOAD_FULL,
-    .caps = PEPSI_CAP_BOUNCE, PEPSI_OPTIONS(options), .open = start, .process = process, .close = stop);
+    .caps = PEPSI_CAP_BOUNCE | PEPSI_CAP_REWRITES, PEPSI_OPTIONS(options), .open = start, .process = process, .close = stop);

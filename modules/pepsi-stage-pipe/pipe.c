@@ -269,5 +269,5 @@ static int32_t process(void *p, const struct pepsi_host *h, struct pepsi_msg *m)
 }
 
 PEPSI_STAGE(.name = "pepsi-stage-pipe", .version = "0.1", .license = "Apache-2.0",
-    .summary = "asks a command what is to become of a message", .load_class = PEPSI_LOAD_FULL, .caps = PEPSI_CAP_HELPER,
+    .summary = "asks a command what is to become of a message", .load_class = PEPSI_LOAD_FULL, .caps = PEPSI_CAP_HELPER | PEPSI_CAP_REWRITES,
     PEPSI_OPTIONS(options), .validate = validate, .open = open_worker, .process = process, .close = close_worker);

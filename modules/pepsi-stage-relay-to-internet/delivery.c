@@ -45,10 +45,10 @@ struct delivery *delivery_find(struct worker *w, const struct pepsi_msg *msg)
 
 /* -- results */
 
-static struct smtp_result copy(struct delivery *d, const struct smtp_result *r)
+struct smtp_result delivery_keep(struct delivery *d, const struct smtp_result *r)
 {
 	struct smtp_result c = *r;
-	struct str text = arena_str(d->a, r->text); /* the engine's live until its next message only */
+	struct str text = arena_str(d->a, r->text);
 	c.text = text.p ? text : STR("");
 	return c;
 }
@@ -58,7 +58,7 @@ void delivery_failed(struct delivery *d, const struct smtp_result *r, const stru
 	/* several hosts, several reasons: one that will pass is the message's, else it would be returned for one host's sake */
 	if (d->failure.outcome != SMTP_OUT_NONE && d->failure.outcome != SMTP_OUT_PERMANENT && r->outcome == SMTP_OUT_PERMANENT)
 		return;
-	d->failure = copy(d, r);
+	d->failure = delivery_keep(d, r);
 	d->failed_at = where;
 }
 
@@ -74,7 +74,7 @@ void delivery_result(struct delivery *d, size_t i, const struct smtp_result *r, 
 	struct smtp_result *old = &d->m.rcpts[i].result;
 	if (old->code && !r->code && relay_judge(r) == RELAY_RETRY)
 		return; /* what a host said is worth more than that another one said nothing */
-	*old = copy(d, r);
+	*old = *r;
 	d->where[i] = where;
 	d->how[i] = how;
 }
@@ -172,16 +172,19 @@ static void policy(void *arg, const struct sts_held *held)
 static void routed(void *arg, int rc)
 {
 	struct delivery *d = arg;
+	bool memory = rc != DNS_DONE, later = memory || d->route.state == ROUTE_TEMPORARY;
 	d->look = NULL;
-	d->began = true;
-	if (rc != DNS_DONE || d->route.state != ROUTE_FOUND) {
-		bool memory = rc != DNS_DONE;
+	if (memory || d->route.state != ROUTE_FOUND)
 		delivery_failed_by(d, log_where(d, NULL), SMTP_PHASE_CONNECT, memory ? "4.3.0" : d->route.status,
 		    memory ? "out of memory" : d->route.reason);
+	if (d->looking && queue_looked(d, later ? &d->failure : NULL) == QUEUE_KEPT)
+		return;
+	d->looking = false;
+	if (d->failure.outcome != SMTP_OUT_NONE) {
+		d->began = true;
 		delivery_end(d);
 		return;
 	}
-	d->began = false;
 	d->n_hosts = (unsigned)(d->route.n_hosts < HOSTS_MAX ? d->route.n_hosts : HOSTS_MAX);
 	queue_name(d);
 	struct traffic_back back;
@@ -199,6 +202,33 @@ static void look_up(struct delivery *d, dns_evaluate_fn eval, void *arg, lookup_
 	d->look = lookup_begin(d->w->host, d->w->conf, d->msg, d->answers, eval, arg, fn, d);
 	if (!d->look)
 		fn(d, -1);
+}
+
+void delivery_look(struct delivery *d)
+{
+	d->w->host->in_hand(d->msg);
+	d->failure = (struct smtp_result){ .outcome = SMTP_OUT_NONE };
+	queue_look(d);
+	look_up(d, route_evaluate, &d->route, routed);
+}
+
+static int nothing(void *arg, struct dns_answers *set)
+{
+	(void)arg;
+	(void)set;
+	return DNS_DONE;
+}
+
+/* Called from the loop: now it may also go back at once. A domain that cannot be looked up costs places as a dead host does: its look-ups are
+ * a destination of their own. */
+static void admitted(void *arg, int rc)
+{
+	struct delivery *d = arg;
+	(void)rc;
+	d->look = NULL;
+	d->looking = true;
+	queue_name(d);
+	queue_add(d);
 }
 
 static bool allocate(struct delivery *d)
@@ -219,7 +249,7 @@ static bool allocate(struct delivery *d)
 int32_t delivery_begin(struct worker *w, struct pepsi_msg *msg)
 {
 	const struct settings *set = &w->set;
-	bool literal;
+	bool literal; /* nothing is asked for such a domain */
 	int32_t rc = PEPSI_RETRY;
 	if (!w->host->n_rcpt(msg))
 		return PEPSI_PERMANENT;
@@ -247,7 +277,8 @@ int32_t delivery_begin(struct worker *w, struct pepsi_msg *msg)
 	d->route = (struct route){ .domain = str_from(d->domain), .ipv4 = set->ipv4, .ipv6 = set->ipv6, .local_ok = set->local_ok,
 		.own = set->own, .n_own = set->n_own, .own_ip = set->own_ip, .n_own_ip = set->n_own_ip, .seed = route_mix(&w->seed) };
 	rc = PEPSI_RETRY;
-	d->look = lookup_begin(w->host, w->conf, msg, d->answers, route_evaluate, &d->route, routed, d);
+	d->look = lookup_begin(w->host, w->conf, msg, d->answers, literal ? route_evaluate : nothing, &d->route,
+	    literal ? routed : admitted, d);
 	if (!d->look)
 		goto failed;
 	return PEPSI_PENDING;

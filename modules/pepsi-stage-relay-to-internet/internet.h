@@ -101,6 +101,8 @@ struct delivery {
 	bool optional;                     /* TLS-Required: No */
 	struct dns_answers *answers;
 	struct lookup *look;
+	bool looking;                      /* the item stands for the look-up of the domain, not for a session yet */
+	struct traffic_link look_link;
 	struct sts_ask *sts_ask;
 	struct sts_held *sts;              /* NULL: MTA-STS is off, or not for such a domain */
 	struct route route;
@@ -164,6 +166,8 @@ int32_t delivery_begin(struct worker *w, struct pepsi_msg *msg);
 struct delivery *delivery_find(struct worker *w, const struct pepsi_msg *msg);
 /* Its recipients wait for a session (again): nothing of the last attempt is left but results that stand. */
 void delivery_reset(struct delivery *d);
+/* It was told to start while looking: asks for the exchangers. */
+void delivery_look(struct delivery *d);
 /* Ends it: recipients without a result get d->failure; terminal, complete(). d is gone. */
 void delivery_end(struct delivery *d);
 /* Back to the queue for so many seconds; no attempt. why: for the log and the state. */
@@ -172,7 +176,9 @@ void delivery_back(struct delivery *d, uint32_t seconds, const char *why, const 
 void delivery_failed(struct delivery *d, const struct smtp_result *r, const struct relay_where *where);
 /* The same for a cause of our own or the host's: code 0. */
 void delivery_failed_by(struct delivery *d, const struct relay_where *where, enum smtp_phase phase, const char *status, const char *text);
-/* The result of recipient i, if it says more than what is there; text is copied. */
+/* The same result with its text in the delivery's memory: an engine's own lives until its next message, or its end. */
+struct smtp_result delivery_keep(struct delivery *d, const struct smtp_result *r);
+/* The result of recipient i, kept, if it says more than what is there. */
 void delivery_result(struct delivery *d, size_t i, const struct smtp_result *r, const struct relay_where *where, const char *how);
 void delivery_free(struct delivery *d);
 void delivery_stop(struct delivery *d, uint32_t why);
@@ -202,21 +208,24 @@ void line_free(struct line *l);
 struct source_ask line_ask(const struct delivery *d, unsigned family, char sender[DNS_NAME_MAX + 1]);
 
 /* queue.c: who may send now. */
+enum queue_says { QUEUE_KEPT, QUEUE_YOURS };
 struct queue *queue_new(struct worker *w);
 void queue_free(struct queue *q);
-/* d->name. The route is known. */
+/* d->name: of the look-up, or, once the route is known, of the destination. */
 void queue_name(struct delivery *d);
 /* Would it be taken? False: *ret says for how long to go back; that is to be followed. */
 bool queue_would(struct delivery *d, struct traffic_back *ret);
 /* Waits; or is gone back to the queue already, where there is no room. */
 void queue_add(struct delivery *d);
+/* The look-up of d begins, and is over (failure: the domain cannot be looked up now; NULL: whatever there is, it is known). QUEUE_KEPT: it waits again. */
+void queue_look(struct delivery *d);
+enum queue_says queue_looked(struct delivery *d, const struct smtp_result *failure);
 /* A new session for d, which was told to start. */
 void queue_begin(struct line *l, struct delivery *d);
 /* d is no longer of interest: it waits nowhere, and no line has it. */
 void queue_drop(struct delivery *d);
 /* The session of l begins the transaction of its message. */
 void queue_ready(struct line *l);
-enum queue_says { QUEUE_KEPT, QUEUE_YOURS };
 /* The message of l is over; the worst result. QUEUE_KEPT: it was no more than a kept session that ended: the message waits again, its results are
  * to be forgotten. */
 enum queue_says queue_sent(struct line *l, const struct smtp_result *worst);

@@ -88,8 +88,9 @@ static bool collect(struct line *l)
 	for (size_t i = 0; i < l->part.n_rcpts; i++)
 		progress |= !relay_too_many(&l->part.rcpts[i].result);
 	for (size_t i = 0; i < l->part.n_rcpts; i++) {
-		const struct smtp_result *r = &l->part.rcpts[i].result;
+		struct smtp_result *r = &l->part.rcpts[i].result;
 		uint32_t to = l->idx[i];
+		*r = delivery_keep(d, r); /* looked at again when the session may be gone: worst() */
 		alive &= !lost(r);
 		d->todo[to] = may_go_on(r);
 		if (relay_too_many(r) && progress)

@@ -65,16 +65,21 @@ static void act(struct queue *q, const struct traffic_todo *todo)
 	struct line *l = todo->link ? todo->link->owner : NULL;
 	switch (todo->what) {
 	case TRAFFIC_START:
-		line_start(d);
+		if (d->looking)
+			delivery_look(d);
+		else
+			line_start(d);
 		return;
 	case TRAFFIC_REUSE:
 		line_use(l, d);
 		return;
 	case TRAFFIC_ABANDON:
 		q->w->host->in_hand(d->msg);
-		l->d = NULL;
-		d->line = NULL;
-		line_free(l);
+		if (l) { /* else a look-up: it is cancelled with the delivery */
+			l->d = NULL;
+			d->line = NULL;
+			line_free(l);
+		}
 		delivery_back(d, todo->back.seconds, todo->back.why, todo->back.text);
 		return;
 	case TRAFFIC_RETURN:
@@ -146,7 +151,10 @@ void queue_free(struct queue *q)
 
 void queue_name(struct delivery *d)
 {
-	shape_find(d->w->set.shapes, &d->route, d->domain, &d->name);
+	if (d->looking)
+		shape_lookup(d->domain, &d->name);
+	else
+		shape_find(d->w->set.shapes, &d->route, d->domain, &d->name);
 }
 
 bool queue_would(struct delivery *d, struct traffic_back *ret)
@@ -172,6 +180,30 @@ void queue_drop(struct delivery *d)
 		return;
 	traffic_drop(q->t, now_ms(q), &d->item);
 	soon(q);
+}
+
+void queue_look(struct delivery *d)
+{
+	struct queue *q = d->w->queue;
+	d->look_link = (struct traffic_link){ .owner = NULL };
+	traffic_begin(q->t, now_ms(q), &d->look_link, &d->item);
+}
+
+enum queue_says queue_looked(struct delivery *d, const struct smtp_result *failure)
+{
+	static const struct smtp_result ok = { .outcome = SMTP_OUT_OK, .phase = SMTP_PHASE_DOT, .code = 250 };
+	struct queue *q = d->w->queue;
+	int64_t now = now_ms(q);
+	int says = TRAFFIC_YOURS;
+	if (failure) {
+		says = traffic_end(q->t, now, &d->look_link, failure, TROUBLE_DNS);
+	} else {
+		traffic_ready(q->t, now, &d->look_link);
+		traffic_sent(q->t, now, &d->look_link, &ok);
+		traffic_end(q->t, now, &d->look_link, NULL, TROUBLE_NONE);
+	}
+	soon(q);
+	return says == TRAFFIC_KEPT ? QUEUE_KEPT : QUEUE_YOURS;
 }
 
 void queue_begin(struct line *l, struct delivery *d)

@@ -54,7 +54,7 @@ void verify_free(struct verify *v)
 {
 	if (!v)
 		return;
-	dkim_free(v->dkim);
+	dkim_release(v->dkim);
 	free(v->record_text);
 	buf_free(&v->text);
 	free(v);
@@ -119,7 +119,7 @@ bool verify_wants_body(const struct verify *v)
 void verify_body(struct verify *v, const void *p, size_t n)
 {
 	if (v->dkim)
-		dkim_body(v->dkim, p, n);
+		dkim_body_feed(v->dkim, p, n);
 }
 
 void verify_body_end(struct verify *v)

@@ -5,7 +5,7 @@
  *     struct dkim *d = dkim_new(&policy);              // policy.now: the time, by the caller
  *     dkim_headers(d, headers);                        // at the end of the headers
  *     net_dns_evaluate(group, dkim_evaluate, d, …);    // keys are fetched while the body arrives
- *     dkim_body(d, p, n); …                            // each piece of the body, unstuffed, with its CRLFs
+ *     dkim_body_feed(d, p, n); …                            // each piece of the body, unstuffed, with its CRLFs
  *     dkim_body_end(d);
  *     // once the evaluation ended AND dkim_body_end() was called, in either order, dkim_done(d) is true:
  *     for (size_t i = 0; i < dkim_n(d); i++)
@@ -110,8 +110,8 @@ struct arc_result {
 struct dkim;
 /* policy is copied; NULL: all zero. NULL when memory is out. */
 struct dkim *dkim_new(const struct dkim_policy *policy);
-/* Accepts NULL. */
-void dkim_free(struct dkim *d);
+/* Accepts NULL. (Not dkim_free, nor is there a dkim_body: libopendkim has functions of these names, and a process that signs has both libraries.) */
+void dkim_release(struct dkim *d);
 
 /* The header block, whole, as mail_split() cuts it (proto/mail/split.h): lines with CRLF, no empty line. Call once, before
  * anything else. The octets are not needed afterwards. Returns 0, or -1: out of memory. A block that is too large gives
@@ -120,7 +120,7 @@ int dkim_headers(struct dkim *d, struct str headers);
 /* Does any signature need the body at all? When not, the body may be withheld; dkim_body_end() is called all the same. */
 bool dkim_wants_body(const struct dkim *d);
 /* The next octets of the body. */
-void dkim_body(struct dkim *d, const void *p, size_t n);
+void dkim_body_feed(struct dkim *d, const void *p, size_t n);
 void dkim_body_end(struct dkim *d);
 
 /* A dns_evaluate_fn; arg is the struct dkim. Asks for every key at once; DNS_DONE once all are there, at once when there is

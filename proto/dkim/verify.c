@@ -42,7 +42,7 @@ struct dkim *dkim_new(const struct dkim_policy *policy)
 	return NULL;
 }
 
-void dkim_free(struct dkim *d)
+void dkim_release(struct dkim *d)
 {
 	if (!d)
 		return;
@@ -148,7 +148,7 @@ bool dkim_wants_body(const struct dkim *d)
 	return d->bodies.n;
 }
 
-void dkim_body(struct dkim *d, const void *p, size_t n)
+void dkim_body_feed(struct dkim *d, const void *p, size_t n)
 {
 	if (!d->ended && n)
 		dkim_bodies_add(&d->bodies, p, n);

@@ -334,11 +334,16 @@ enum traffic_what traffic_next(struct traffic *t, int64_t now, struct traffic_to
 
 int64_t traffic_wait(struct traffic *t, int64_t now)
 {
+	int64_t wait = -1;
 	if (t->shed || t->leaving.last)
 		return 0;
-	if (!t->n_heap)
-		return -1;
-	return t->heap[0]->wake > now ? t->heap[0]->wake - now : 0;
+	if (t->n_heap)
+		wait = t->heap[0]->wake > now ? t->heap[0]->wake - now : 0;
+	/* those that could begin wait for a failure of our own to pass, and have no time of their own */
+	for (unsigned i = 0; i < ROOM_N && t->local_until > now; i++)
+		if (t->ready[i].first && (wait < 0 || wait > t->local_until - now))
+			wait = t->local_until - now;
+	return wait;
 }
 
 /* -- what happened */

@@ -97,13 +97,17 @@ int arf_redact_address(struct str address, const struct arf_redaction *how, stru
 static size_t local_begin(struct str s, size_t at)
 {
 	size_t i = at;
-	if (i && s.p[i - 1] == '"') {
-		for (i--; i && (s.p[i - 1] != '"' || (i > 1 && s.p[i - 2] == '\\')); i--)
-			;
-		return i ? i - 1 : 0;
+	while (i) {
+		if (s.p[i - 1] == '"') { /* "a b"@c, and of old a."b c"@d: back to where it opens */
+			for (i--; i && (s.p[i - 1] != '"' || (i > 1 && s.p[i - 2] == '\\')); i--)
+				;
+			i -= i > 0;
+		} else if (memchr(" \t\r\n<>(),;:[]", s.p[i - 1], 13)) {
+			break;
+		} else {
+			i--;
+		}
 	}
-	while (i && !memchr(" \t\r\n<>(),;:\"[]", s.p[i - 1], 14))
-		i--;
 	return i;
 }
 

@@ -82,7 +82,7 @@ static void end(struct one *o)
 	net_dns_group_free(o->g);
 	if (!--o->a->open)
 		event_base_loopbreak(o->a->base);
-	dkim_free(o->dkim);
+	dkim_release(o->dkim);
 	verify_free(o->verify);
 	free(o->file);
 	free(o->line);
@@ -186,7 +186,7 @@ static int set_up(struct one *o, char *const *v, size_t n)
 		int64_t began = cpu();
 		if (!(o->dkim = dkim_new(&(struct dkim_policy){ .arc = true })) || dkim_headers(o->dkim, cut.headers))
 			return -1;
-		dkim_body(o->dkim, cut.body.p, cut.body.n);
+		dkim_body_feed(o->dkim, cut.body.p, cut.body.n);
 		dkim_body_end(o->dkim);
 		o->cpu_us = o->worst_us = cpu() - began;
 		o->fn = dkim_evaluate;

@@ -349,8 +349,9 @@ def hostile(t, make):
         if c.verdict == "bounce":
             pepsi.check((good_times, perhaps) == (0, 0), "%s was returned, and came" % c.name)
             continue
-        pepsi.check(good_times == len(c.rcpts) or c.more.get("unread"), "%s: taken %d times" % (c.name, good_times))
-        pepsi.check(not perhaps or c.more.get("perhaps"), "%s: came %d times more" % (c.name, perhaps))
+        # megabytes may take a busy hop longer than DATA_TIMEOUT: its reply is no longer read then
+        pepsi.check(good_times == len(c.rcpts) or c.more.get("unread") or good_times and len(c.sent) > 4 << 20, "%s: taken %d times" % (c.name, good_times))
+        pepsi.check(not perhaps or c.more.get("perhaps") or len(c.sent) > 4 << 20, "%s: came %d times more" % (c.name, perhaps))
         for m in c.sink.messages:
             problem = pepsi.below_trace(m.data, c.sent)
             pepsi.check(not problem, "%s: %s" % (c.name, problem))

@@ -100,6 +100,31 @@ def hosts(t):
     net.d.wait_empty()
 
 
+def answered(t):
+    """The first exchanger says no for now, and its session is over before the second one turns out to be of no use: the first one's words count."""
+    net = Net(t, {"half.test": "@ IN MX 10 a\n@ IN MX 20 b\na IN A 127.9.0.41\nb IN A 127.9.0.42\n"}, "ADDRESS_HEALTH = NO\nSHAPE_1 = * backoff=1s..2s\n")
+    a, b = net.sink("127.9.0.41"), net.sink("127.9.0.42")
+    a.script = {"rcpt": "451 please come again another day"}
+
+    def late(end):
+        def play(_):
+            time.sleep(0.5)  # meanwhile the first session has ended
+            return end
+        return play
+    for token, script in (("drop", {"banner": late("drop")}), ("busy", {"banner": late("421 4.3.2 busy")}), ("mail", {"mail": late("drop")})):
+        b.script = script
+        net.accept(token, "x@half.test", "y@half.test")
+        tries = b.connections
+        pepsi.wait_for("two attempts of " + token, lambda: b.connections >= tries + 2, 30)
+    pepsi.check([line for line in net.logged("deferred to=<x@half.test>") if "come again another day" in line], "the answer is not told of")
+    pepsi.check(len(net.logged("event=start program=pepsi-stage-relay-to-internet")) <= 1, "a worker died")
+    a.script = b.script = {}
+    arrives("drop", a)
+    arrives("mail", a)
+    net.d.wait_empty()
+    pepsi.check(len(net.d.worker_pids("init")) == 1, "more than one worker")
+
+
 def tls(t):
     """STARTTLS where it is offered, whatever the certificate; and never without it where the operator says so."""
     ca = Authority(t)
@@ -141,6 +166,17 @@ def crowd(t):
     connections = sum(sinks[i].connections for i in good)
     pepsi.check(len(net.d.worker_pids("init")) == 1, "more than one worker")
     pepsi.say("      %d messages to %d healthy hosts in %.1f s, %d connections; 3 hosts dead and 3 silent beside them" % (10 * len(good), len(good), took, connections))
+    # it leaves although hosts say nothing, and what waits is there afterwards
+    began, waits = time.monotonic(), {"c%d" % n for n in range(300) if n % 30 in (2, 12, 22)}
+    net.d.stop(60)
+    pepsi.check(time.monotonic() - began < 12 * pepsi.PATIENCE, "stopping took %.0f s" % (time.monotonic() - began))
+    for i in (2, 12, 22):
+        sinks[i].down()
+        sinks[i].script = {}
+        sinks[i].up()
+    net.d.start()
+    pepsi.wait_for("what waited", lambda: waits <= set(sinks[2].tokens() + sinks[12].tokens() + sinks[22].tokens()), 120, 0.2)
+    pepsi.check(all(len(sinks[i].tokens()) == 10 for i in sinks), "something came twice")
 
 
-pepsi.main(__file__, [domains, hosts, tls, crowd])
+pepsi.main(__file__, [domains, hosts, answered, tls, crowd])

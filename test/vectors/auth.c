@@ -48,7 +48,7 @@ static int feed(struct dkim *d, struct str message, size_t piece)
 	if (dkim_headers(d, cut.headers))
 		return -1;
 	for (size_t i = 0; i < cut.body.n; i += piece ? piece : cut.body.n)
-		dkim_body(d, cut.body.p + i, piece && piece < cut.body.n - i ? piece : cut.body.n - i);
+		dkim_body_feed(d, cut.body.p + i, piece && piece < cut.body.n - i ? piece : cut.body.n - i);
 	dkim_body_end(d);
 	return 0;
 }
@@ -70,6 +70,6 @@ struct dkim *auth_verify(struct str message, const struct dkim_policy *p, size_t
 	dns_answers_free(set);
 	if (r == DNS_DONE && dkim_done(d))
 		return d;
-	dkim_free(d);
+	dkim_release(d);
 	return NULL;
 }

@@ -17,7 +17,7 @@ struct dns_answer *auth_error(struct str name, struct str word);
 void auth_crlf(struct str text, struct buf *out);
 /* A whole file appended to out. Returns 0, or -1. */
 int auth_read_file(const char *path, struct buf *out);
-/* The verdict on a message, body fed in pieces of `piece` octets (0: whole). NULL: something failed; free with dkim_free(). */
+/* The verdict on a message, body fed in pieces of `piece` octets (0: whole). NULL: something failed; free with dkim_release(). */
 struct dkim *auth_verify(struct str message, const struct dkim_policy *p, size_t piece, auth_zone_fn *zone, void *arg);
 
 #endif

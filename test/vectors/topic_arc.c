@@ -38,7 +38,7 @@ void topic_arc(const char *file, struct json_object *one, struct verdict *v)
 		v->ok = r && str_ieq(str_from(dkim_result_name(r->result)), cv);
 		buf_reset(&v->got);
 		buf_addf(&v->got, "%s (%s)", r ? dkim_result_name(r->result) : "nothing", r ? r->reason : "");
-		dkim_free(d);
+		dkim_release(d);
 		if (!v->ok)
 			break;
 	}

@@ -110,8 +110,8 @@ static bool judge_twice(struct str message, struct json_object *zone, struct twi
 
 static void twice_free(struct twice *t)
 {
-	dkim_free(t->old);
-	dkim_free(t->now);
+	dkim_release(t->old);
+	dkim_release(t->now);
 }
 
 /* The note when today's policy refuses what the suite passes. */
@@ -295,7 +295,7 @@ static void judge_message(struct json_object *one, struct verdict *v)
 		for (size_t i = 0; v->ok && i < dkim_n(d); i++)
 			v->ok = dkim_signature(d, i)->result == DKIM_PASS;
 		show(d, &v->got);
-		dkim_free(d);
+		dkim_release(d);
 		json_object_put(zone);
 	}
 	buf_free(&content);
@@ -322,7 +322,7 @@ static void judge_differential(struct json_object *one, struct verdict *v)
 		buf_addf(&v->expected, "%s%s ", want, !other.p ? "" : str_eq(other, STR("pass")) ? "+opendkim pass" : "+opendkim other");
 	}
 	show(d, &v->got);
-	dkim_free(d);
+	dkim_release(d);
 }
 
 void topic_dkim(const char *file, struct json_object *one, struct verdict *v)

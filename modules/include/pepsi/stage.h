@@ -67,6 +67,8 @@ struct pepsi_str {
 #define PEPSI_CAP_FILES (UINT64_C(1) << 4)      /* opens files of its own */
 #define PEPSI_CAP_CONCURRENT (UINT64_C(1) << 5) /* many messages at once from the host's event loop: see "Concurrency". Since 1.2 */
 #define PEPSI_CAP_BOUNCE (UINT64_C(1) << 6)     /* turns messages into delivery status notifications (clear_state) */
+#define PEPSI_CAP_REWRITES (UINT64_C(1) << 7)   /* may change headers or body: no such stage behind one that signs. Since 1.2 */
+#define PEPSI_CAP_SIGNS (UINT64_C(1) << 8)      /* signs the message as it is: only adds fields to it. Since 1.2 */
 
 /* What hooks return, and what host functions return when they can fail. */
 #define PEPSI_OK 0

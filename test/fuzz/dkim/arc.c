@@ -27,6 +27,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	    (r->result == DKIM_PASS && (!r->n || r->set[0].cv != DKIM_NONE || r->set[r->n - 1].message != DKIM_PASS)))
 		abort();
 	dns_answers_free(set);
-	dkim_free(d);
+	dkim_release(d);
 	return 0;
 }

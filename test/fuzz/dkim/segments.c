@@ -1,6 +1,6 @@
 /* Canonicalisation and body hashes in every segmentation. A short body is cut in all the ways there are (2^(n-1)); a longer one at each
  * single place, octet by octet, and into random pieces out of the input. All must give what one piece gives. The first octet seeds the
- * random pieces; a whole message through dkim_body() must do the same. May not be the judge of the canonical form itself: that is
+ * random pieces; a whole message through dkim_body_feed() must do the same. May not be the judge of the canonical form itself: that is
  * canon.c beside it. */
 #include "base/buf.h"
 #include "base/check.h"

@@ -30,7 +30,7 @@ static void keys(struct dkim *d, struct str record)
 static void body(struct dkim *d, struct str b, size_t piece)
 {
 	for (size_t i = 0; i < b.n; i += piece)
-		dkim_body(d, b.p + i, piece < b.n - i ? piece : b.n - i);
+		dkim_body_feed(d, b.p + i, piece < b.n - i ? piece : b.n - i);
 	dkim_body_end(d);
 }
 
@@ -69,8 +69,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			    (x->result == DKIM_PASS && (!record.n || x->raw != DKIM_PASS)) || x->result == DKIM_NONE)
 				abort();
 		}
-		dkim_free(a);
-		dkim_free(b);
+		dkim_release(a);
+		dkim_release(b);
 	}
 	return 0;
 }

@@ -77,6 +77,8 @@ static inline const struct module_info *support_module(void *arg, const char *pr
 		{ .name = (char *)"pepsi-stage-relay", .options = relay, .n_options = 6, .caps = PEPSI_CAP_DELIVER },
 		{ .name = (char *)"pepsi-stage-bounce", .caps = PEPSI_CAP_BOUNCE },
 		{ .name = (char *)"pepsi-stage-discard" },
+		{ .name = (char *)"pepsi-stage-sign", .caps = PEPSI_CAP_SIGNS },
+		{ .name = (char *)"pepsi-stage-change", .caps = PEPSI_CAP_REWRITES },
 		{ .name = (char *)"pepsi-stage-broken", .error = (char *)"no such module in /usr/lib/pepsi/modules" },
 		{ .name = (char *)"pepsi-stage-rout", .error = (char *)"not found" },
 	};

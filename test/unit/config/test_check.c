@@ -86,6 +86,15 @@ static void cases(void **state)
 		    "t.conf:6: warning: BOUNCE_STAGE = init: [stage-init] runs pepsi-stage-discard, which makes no bounces "
 		    "(pepsi-stage-bounce does)\n" },
 		{ REST "[pepsi]\nMAIL_LOG = YES\n", "t.conf:6: warning: MAIL_LOG has no effect yet in this version\n" },
+		/* nothing is changed behind a signature, whatever way leads there */
+		{ REST "[stage-s]\nPROGRAM = pepsi-stage-sign\nNEXT_STAGE = r\n[stage-r]\nPROGRAM = pepsi-stage-route\nROUTE_1 = example.test w\n"
+		       "DEFAULT = init\n[stage-w]\nPROGRAM = pepsi-stage-change\nNEXT_STAGE = init\n",
+		    "t.conf:13: [stage-w] runs pepsi-stage-change, which may change messages, but [stage-s] has signed them by then: what is changed behind a signature "
+		    "breaks it; put [stage-s] last, before delivery\n" },
+		{ REST "[stage-s]\nPROGRAM = pepsi-stage-sign\nNEXT_STAGE = init\n[stage-w]\nPROGRAM = pepsi-stage-change\nNEXT_STAGE = s\n", "" },
+		/* a bounce is another message, and another signature changes nothing */
+		{ REST "[stage-s]\nPROGRAM = pepsi-stage-sign\nNEXT_STAGE = t\n[stage-t]\nPROGRAM = pepsi-stage-sign\nNEXT_STAGE = b\n"
+		       "[stage-b]\nPROGRAM = pepsi-stage-bounce\nNEXT_STAGE = w\n[stage-w]\nPROGRAM = pepsi-stage-change\nNEXT_STAGE = init\n", "" },
 		{ REST "[stage-a]\nPROGRAM = pepsi-stage-discard\nNEXT_STAGE = b\n[stage-b]\nPROGRAM = pepsi-stage-discard\n"
 		       "NEXT_STAGE = c\n[stage-c]\nPROGRAM = pepsi-stage-discard\nNEXT_STAGE = b\n",
 		    "t.conf:10: a loop of NEXT_STAGEs without a way out: b → c → b\n" },

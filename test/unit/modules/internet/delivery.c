@@ -264,6 +264,7 @@ int main(void)
 		cmocka_unit_test(test_internet_sources),
 		cmocka_unit_test(test_internet_window),
 		cmocka_unit_test(test_internet_backoff),
+		cmocka_unit_test(test_internet_dns_fails),
 		cmocka_unit_test(test_internet_tls),
 		cmocka_unit_test(test_internet_tls_fails),
 		cmocka_unit_test(test_internet_tls_required),

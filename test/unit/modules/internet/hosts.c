@@ -227,3 +227,33 @@ void test_internet_backoff(void **state)
 	for (int i = 0; i < 20; i++)
 		site_done(&m[i]);
 }
+
+/* A domain that cannot be looked up: one message asks, the others go back; a domain that can be is not held up. */
+void test_internet_dns_fails(void **state)
+{
+	static const char *const zone[] = { "later.example MX tempfail", TWO, NULL };
+	static const char *const script[] = { EHLO, TAKE, "~", NULL };
+	struct site s;
+	struct peer p;
+	struct pepsi_msg m[21];
+	int tried = 0, back = 0;
+	(void)state;
+	peer_start(&p, "127.0.0.2", script);
+	site_open(&s, zone, false, NULL);
+	for (int i = 0; i < 21; i++) {
+		m[i] = site_message(i < 20 ? "x@later.example" : "x@example.org");
+		site_process(&s, &m[i]);
+	}
+	fake_loop_run(21, 20000);
+	for (int i = 0; i < 20; i++) {
+		tried += m[i].calls.n && strstr(m[i].calls.p, "\"attempts\":1,") != NULL;
+		back += m[i].calls.n && strstr(m[i].calls.p, "not tried now (backoff)") != NULL;
+	}
+	assert_true(tried >= 1 && tried <= 3);
+	assert_true(back >= 16);
+	site_says(&m[20], "complete_success");
+	site_close(&s);
+	peer_end(&p);
+	for (int i = 0; i < 21; i++)
+		site_done(&m[i]);
+}

@@ -66,5 +66,6 @@ void test_internet_options(void **state);
 void test_internet_sources(void **state);
 void test_internet_window(void **state);
 void test_internet_backoff(void **state);
+void test_internet_dns_fails(void **state);
 
 #endif

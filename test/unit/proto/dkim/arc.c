@@ -47,7 +47,7 @@ static void expect(struct str message, enum dkim_result want, const char *reason
 	const struct arc_result *r = dkim_arc(d);
 	if (r->result != want || (reason && !strstr(r->reason, reason)))
 		fail_msg("%s (%s), wanted %s (%s)", dkim_result_name(r->result), r->reason, dkim_result_name(want), reason ? reason : "");
-	dkim_free(d);
+	dkim_release(d);
 }
 
 static void chains(void **st)
@@ -68,7 +68,7 @@ static void chains(void **st)
 		assert_true(str_eq(r->set[0].seal_domain, STR("example.org")) && str_eq(r->set[0].results, STR("mx.example.org; spf=pass")));
 		assert_int_equal(r->set[i - 1].cv, i == 1 ? DKIM_NONE : DKIM_PASS);
 		assert_int_equal(r->set[i - 1].message, DKIM_PASS);
-		dkim_free(d);
+		dkim_release(d);
 	}
 	/* The list changes the message, then seals: older message signatures fail, the chain holds. */
 	struct buf changed = BUF_INIT(1 << 20);
@@ -81,7 +81,7 @@ static void chains(void **st)
 	assert_int_equal(dkim_arc(d)->oldest_pass, 5);
 	assert_true(dkim_arc(d)->oldest_known);
 	assert_int_equal(dkim_arc(d)->set[0].message, DKIM_FAIL);
-	dkim_free(d);
+	dkim_release(d);
 	buf_free(&m);
 	buf_free(&changed);
 }
@@ -110,7 +110,7 @@ static void seals(void **st)
 		add_set(&m, c[i].n, c[i].cv, c[i].domain, c[i].selector, c[i].more);
 		struct dkim *d = lab_verify(buf_str(&m), &with_arc, zone(), 3);
 		assert_int_equal(dkim_arc(d)->temporary, !strcmp(c[i].selector, "down"));
-		dkim_free(d);
+		dkim_release(d);
 		expect(buf_str(&m), DKIM_FAIL, c[i].reason);
 		buf_free(&m);
 	}
@@ -168,7 +168,7 @@ static void structure(void **st)
 		struct dkim *d = lab_verify(buf_str(&m), &with_arc, zone(), 5);
 		if ((dkim_arc(d)->result == DKIM_PASS) != c[i].pass || dkim_arc(d)->result == DKIM_NONE)
 			fail_msg("%s -> %s: %s (%s)", c[i].what, c[i].with, dkim_result_name(dkim_arc(d)->result), dkim_arc(d)->reason);
-		dkim_free(d);
+		dkim_release(d);
 		buf_free(&m);
 	}
 }

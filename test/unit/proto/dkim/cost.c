@@ -154,7 +154,7 @@ static double cost(make_fn *make, size_t n, unsigned tries)
 	for (unsigned k = 0; k < tries; k++) {
 		struct timespec t0, t1;
 		clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t0);
-		dkim_free(lab_verify(buf_str(&m), &(struct dkim_policy){ .arc = true }, zone, 65536));
+		dkim_release(lab_verify(buf_str(&m), &(struct dkim_policy){ .arc = true }, zone, 65536));
 		clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t1);
 		double s = (double)(t1.tv_sec - t0.tv_sec) + (double)(t1.tv_nsec - t0.tv_nsec) / 1e9;
 		best = s < best ? s : best;
@@ -223,7 +223,7 @@ static void dearest_keys(void **st)
 			clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t1);
 			assert_int_equal(dkim_signature(d, 0)->bits, large ? 4096 : 2048);
 			assert_true(!large || strstr(dkim_signature(d, 9)->reason, "too many signatures"));
-			dkim_free(d);
+			dkim_release(d);
 			double s = (double)(t1.tv_sec - t0.tv_sec) + (double)(t1.tv_nsec - t0.tv_nsec) / 1e9;
 			best = s < best ? s : best;
 		}
@@ -254,7 +254,7 @@ static void shared(void **st)
 		too_much += more;
 	}
 	assert_true(looked >= 3 && looked <= DKIM_HASHED_MAX >> 20 && looked + too_much == 10);
-	dkim_free(d);
+	dkim_release(d);
 	buf_reset(&m);
 	/* four keys at the name, none of which is it: of fifty seals only the newest is tried */
 	snprintf(zone, sizeof zone, "s._domainkey.example.org k=ed25519; %s\ns._domainkey.example.org k=ed25519; %s\ns._domainkey.example.org v=DKIM1; k=ed25519; %s",
@@ -263,7 +263,7 @@ static void shared(void **st)
 	d = lab_verify(buf_str(&m), &(struct dkim_policy){ .arc = true }, zone, 65536);
 	assert_int_equal(dkim_arc(d)->result, DKIM_FAIL);
 	assert_int_equal(dkim_arc(d)->set[0].message, DKIM_NONE);
-	dkim_free(d);
+	dkim_release(d);
 	buf_free(&m);
 }
 
@@ -287,7 +287,7 @@ static void large_keys(void **st)
 		}
 		assert_int_equal(tried, large ? DKIM_TRIES_MAX / 4 / DKIM_KEYS_MAX : 10);
 		assert_int_equal(tried + dear, 10);
-		dkim_free(d);
+		dkim_release(d);
 		buf_free(&m);
 		buf_free(&z);
 	}

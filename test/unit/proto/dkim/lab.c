@@ -244,7 +244,7 @@ struct dkim *lab_verify(struct str message, const struct dkim_policy *p, const c
 	for (unsigned round = 0; round < 2; round++) {
 		if (body_first == (round == 0)) {
 			for (size_t i = 0; i < cut.body.n; i += piece)
-				dkim_body(d, cut.body.p + i, piece < cut.body.n - i ? piece : cut.body.n - i);
+				dkim_body_feed(d, cut.body.p + i, piece < cut.body.n - i ? piece : cut.body.n - i);
 			dkim_body_end(d);
 			continue;
 		}

@@ -64,7 +64,7 @@ static void check_once(const struct one *c, const char *key, const struct dkim_p
 	if (s->result != c->result || s->raw != c->raw || (c->reason && !strstr(s->reason, c->reason)) ||
 	    (s->result == DKIM_PASS) != !*s->reason)
 		fail_msg("%s / %s: %s (%s), raw %s", c->tmpl, record, dkim_result_name(s->result), s->reason, dkim_result_name(s->raw));
-	dkim_free(d);
+	dkim_release(d);
 }
 
 /* With keys read anew, with such as were kept of other cases, and with its own. */
@@ -173,15 +173,15 @@ static void key_records(void **st)
 	struct dkim *d = run("rsa2048", V MINIMAL, "from:to:subject", 's', 's', SIZE_MAX, HEAD BODY, &p, "");
 	assert_int_equal(dkim_signature(d, 0)->result, DKIM_PERMERROR);
 	assert_string_equal(dkim_signature(d, 0)->reason, "there is no key");
-	dkim_free(d);
+	dkim_release(d);
 	d = run("rsa2048", V MINIMAL, "from:to:subject", 's', 's', SIZE_MAX, HEAD BODY, &p, zone_of("s._domainkey.example.org %s", lab_p("rsa1024")));
 	assert_int_equal(dkim_signature(d, 0)->result, DKIM_FAIL);
 	assert_int_equal(dkim_signature(d, 0)->bits, 1024);
-	dkim_free(d);
+	dkim_release(d);
 	/* RSAPublicKey as it is */
 	d = run("rsa2048", V MINIMAL, "from:to:subject", 's', 's', SIZE_MAX, HEAD BODY, &p, zone_of("s._domainkey.example.org %s", lab_p_pkcs1("rsa2048")));
 	assert_int_equal(dkim_signature(d, 0)->result, DKIM_PASS);
-	dkim_free(d);
+	dkim_release(d);
 }
 
 /* Several records at one name: any that verifies does; else the one that says most. */
@@ -211,7 +211,7 @@ static void several_records(void **st)
 		struct dkim *d = run("rsa2048", V MINIMAL, "from:to:subject", 's', 's', SIZE_MAX, HEAD BODY, NULL, buf_z(&z));
 		if (dkim_signature(d, 0)->result != c[i].result || strcmp(dkim_signature(d, 0)->reason, c[i].reason) != 0)
 			fail_msg("%s: %s (%s)", c[i].zone, dkim_result_name(dkim_signature(d, 0)->result), dkim_signature(d, 0)->reason);
-		dkim_free(d);
+		dkim_release(d);
 		buf_free(&z);
 	}
 }
@@ -294,7 +294,7 @@ static void selection(void **st)
 		if (dkim_signature(d, 0)->result != c[i].result)
 			fail_msg("%s over %s: %s (%s)", c[i].names, c[i].after, dkim_result_name(dkim_signature(d, 0)->result),
 			    dkim_signature(d, 0)->reason);
-		dkim_free(d);
+		dkim_release(d);
 		buf_free(&m);
 		buf_free(&changed);
 	}
@@ -323,17 +323,17 @@ static void properties(void **st)
 	assert_int_equal(s->x, 1900000000);
 	assert_true(s->b.n >= 8);
 	assert_int_equal(dkim_arc(d)->result, DKIM_NONE);
-	dkim_free(d);
+	dkim_release(d);
 	buf_free(&m);
 	/* none */
 	d = lab_verify(STR(HEAD BODY), NULL, "", 1);
 	assert_int_equal(dkim_n(d), 0);
 	assert_false(dkim_wants_body(d));
-	dkim_free(d);
+	dkim_release(d);
 	d = lab_verify(STR(""), NULL, "", 1);
 	assert_int_equal(dkim_n(d), 0);
-	dkim_free(d);
-	dkim_free(NULL);
+	dkim_release(d);
+	dkim_release(NULL);
 	/* too large a header block is never half read */
 	struct buf big = BUF_INIT(DKIM_HEADERS_MAX + 1000);
 	while (big.n <= DKIM_HEADERS_MAX)
@@ -343,7 +343,7 @@ static void properties(void **st)
 	assert_int_equal(dkim_n(d), 1);
 	assert_int_equal(dkim_signature(d, 0)->result, DKIM_POLICY);
 	assert_int_equal(dkim_arc(d)->result, DKIM_FAIL);
-	dkim_free(d);
+	dkim_release(d);
 	buf_free(&big);
 }
 
@@ -356,7 +356,7 @@ static void international(void **st)
 	assert_string_equal(dkim_signature(d, 0)->reason, "");
 	assert_true(str_eq(dkim_signature(d, 0)->domain, STR("xn--mller-kva.example")));
 	assert_true(str_eq(dkim_signature(d, 0)->identity, STR("\xc3\xa4@xn--mller-kva.example")));
-	dkim_free(d);
+	dkim_release(d);
 }
 
 static int teardown(void **st)
@@ -381,7 +381,7 @@ static void kept_key_again(void **st)
 		lab_sign(&m, &(struct lab_sign){ "DKIM-Signature", i % 3 == 1 ? "rsa1024" : "rsa2048", "from", tmpl, 's', 's', 256, SIZE_MAX });
 		struct dkim *d = lab_verify(buf_str(&m), &p, zone, 3);
 		assert_int_equal(dkim_signature(d, 0)->result, i % 3 == 1 ? DKIM_FAIL : DKIM_PASS);
-		dkim_free(d);
+		dkim_release(d);
 		buf_free(&m);
 	}
 	dkim_keys_free(kept);

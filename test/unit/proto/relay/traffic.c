@@ -383,6 +383,26 @@ static void test_local(void **state)
 	traffic_free(t);
 }
 
+/* Others that could begin meanwhile are not forgotten when it has passed. */
+static void test_local_others(void **state)
+{
+	struct traffic *t = engine(100, 1, 0);
+	struct shape_name a = named("a.example", NULL), b = named("b.example", NULL);
+	struct traffic_link *k;
+	(void)state;
+	fresh();
+	kept(t, 1000, &a, 0);
+	k = start(t, 1000, NULL);
+	kept(t, 1000, &b, 0);
+	item[0].tries = 100; /* this was its last */
+	assert_int_equal(traffic_end(t, 1000, k, NULL, TROUBLE_LOCAL), TRAFFIC_YOURS);
+	no_more(t, 1000);
+	assert_int_equal(traffic_wait(t, 1000), 1000);
+	no_more(t, 1999);
+	start(t, 2000, &item[1]);
+	traffic_free(t);
+}
+
 /* Four workers: a quarter each, and never less than one. */
 static void test_workers(void **state)
 {
@@ -521,7 +541,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_reuse), cmocka_unit_test(test_tags), cmocka_unit_test(test_dead), cmocka_unit_test(test_refusals),
-		cmocka_unit_test(test_closed_idle), cmocka_unit_test(test_connections), cmocka_unit_test(test_local), cmocka_unit_test(test_workers),
+		cmocka_unit_test(test_closed_idle), cmocka_unit_test(test_connections), cmocka_unit_test(test_local), cmocka_unit_test(test_local_others), cmocka_unit_test(test_workers),
 		cmocka_unit_test(test_sessions), cmocka_unit_test(test_bounded), cmocka_unit_test(test_slots), cmocka_unit_test(test_worse),
 		cmocka_unit_test(test_json),
 	};

@@ -16,7 +16,7 @@ static const char message[] =
     "DKIM-Signature: v=1; a=rsa-sha256; d=sender.test; i=joe.secret@sender.test; s=s; b=ab+/cd==\r\n"
     "From: \"Joe Secret\" <joe.secret@sender.test>, \"a \\\" b.secret\"@sender.test\r\n"
     "To: bob.secret@here.test\r\nCc: carol.secret@here.test\r\nSubject: your secret invoice\r\nDelivered-To: bob.secret@here.test\r\n"
-    "X-Originating-IP: secret\r\nMessage-ID: <17@sender.test>\r\nDate: Mon, 30 Nov 2026 12:00:00 +0000\r\nX-Mailer: \xff\x01m\r\nnot a field\r\n";
+    "Received: by a for x.\"b secret\".secret@d.test, \"c\"secret@d.test; y\r\nX-Originating-IP: secret\r\nMessage-ID: <17@sender.test>\r\nDate: Mon, 30 Nov 2026 12:00:00 +0000\r\nX-Mailer: \xff\x01m\r\nnot a field\r\n";
 
 static struct buf redacted(const char *headers, enum arf_local local)
 {

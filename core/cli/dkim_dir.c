@@ -1,0 +1,291 @@
+/* KEY_DIR on the disk (dkim_dir.h). */
+#include "dkim_dir.h"
+#include "proto/smtp/address.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <pwd.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { DOMAINS_MAX = 100000, TWO_DAYS = 2 * 86400 };
+#define PROGRAM "pepsi-stage-dkim-sign"
+#define RING_FILE "keys"
+
+/* The section of the stage; NULL after a message. */
+static const char *find_stage(const struct cli *c, const struct config *conf)
+{
+	const char *want = c->args.value[CLI_STAGE], *found = NULL;
+	for (size_t i = 0; config_section(conf, i); i++) {
+		const char *s = config_section(conf, i), *program = strncmp(s, "stage-", 6) ? NULL : config_str(conf, s, "PROGRAM");
+		if (!program || strcmp(program, PROGRAM) || (want && !str_ieq(str_from(want), str_from(s + 6))))
+			continue;
+		if (found && strcmp(config_get(conf, found, "KEY_DIR") ? config_get(conf, found, "KEY_DIR")->value : "",
+		    config_get(conf, s, "KEY_DIR") ? config_get(conf, s, "KEY_DIR")->value : "")) {
+			cli_fail("several stages sign, with several folders of keys: say which one with --stage");
+			return NULL;
+		}
+		found = s;
+	}
+	if (!found)
+		cli_fail(want ? "no [stage-%s] runs " PROGRAM : "no stage runs " PROGRAM ": there is no KEY_DIR to work on", want);
+	return found;
+}
+
+/* Root becomes who owns the keys; whatever that account puts in the way, root does not fall over it. */
+static int become(uid_t uid, gid_t gid)
+{
+	if (geteuid() != 0 || uid == 0)
+		return 0;
+	if (setgroups(1, &gid) || setresgid(gid, gid, gid) || setresuid(uid, uid, uid))
+		return cli_fail("cannot become the account that owns the keys: %s", strerror(errno));
+	return 0;
+}
+
+static int make(const struct config *conf, const char *path)
+{
+	const char *names[] = { config_str(conf, "pepsi", "USER"), "nobody" };
+	struct passwd *pw = NULL;
+	for (size_t i = 0; geteuid() == 0 && i < 2 && !pw; i++)
+		pw = names[i] ? getpwnam(names[i]) : NULL;
+	if (mkdir(path, 0700))
+		return errno == EEXIST ? 0 : cli_fail("cannot make %s: %s", path, strerror(errno));
+	if (pw && lchown(path, pw->pw_uid, pw->pw_gid))
+		return cli_fail("cannot give %s to %s: %s", path, pw->pw_name, strerror(errno));
+	return 0;
+}
+
+int dkim_dir_open(struct cli *c, const struct config *conf, bool create, struct dkim_dir *ret)
+{
+	const char *s = find_stage(c, conf);
+	const struct config_value *v = s ? config_get(conf, s, "KEY_DIR") : NULL;
+	struct buf why = BUF_INIT(500);
+	struct stat st;
+	int rc = 0;
+	*ret = (struct dkim_dir){ .fd = -1 };
+	if (!s)
+		return CLI_FAILED;
+	ret->path = v ? config_expand(conf, v->value, &why) : NULL;
+	if (!ret->path)
+		rc = cli_fail("[%s] KEY_DIR: %s", s, why.n ? buf_z(&why) : "not set");
+	buf_free(&why);
+	if (!rc && create)
+		rc = make(conf, ret->path);
+	if (!rc && ((ret->fd = open(ret->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0 || fstat(ret->fd, &st)))
+		rc = cli_fail("%s: %s%s", ret->path, strerror(errno), errno == ENOENT ? " (pepsi-keys dkim add makes it)" : "");
+	if (!rc)
+		rc = become(st.st_uid, st.st_gid);
+	for (size_t i = 0; !rc && config_section(conf, i); i++)
+		if (!strncmp(config_section(conf, i), "stage-", 6) && config_int(conf, config_section(conf, i), "MAX_LIFETIME") > ret->retire_s)
+			ret->retire_s = config_int(conf, config_section(conf, i), "MAX_LIFETIME");
+	ret->retire_s += TWO_DAYS;
+	return rc;
+}
+
+void dkim_dir_close(struct dkim_dir *d)
+{
+	if (d->fd >= 0)
+		close(d->fd);
+	free(d->path);
+	*d = (struct dkim_dir){ .fd = -1 };
+}
+
+static int read_all(int at, const char *name, size_t most, struct buf *out)
+{
+	int fd = openat(at, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	ssize_t n = -1;
+	char *room = fd < 0 ? NULL : buf_room(out, most + 1); /* all at once: what grows leaves copies behind */
+	while (room && (n = read(fd, out->p + out->n, most + 1 - out->n)) > 0)
+		out->n += (size_t)n;
+	int err = n ? errno : out->n > most ? EFBIG : 0;
+	if (fd >= 0)
+		close(fd);
+	errno = err;
+	return err ? -1 : 0;
+}
+
+/* Keys that were put there by hand, without a `keys`: they sign, all of them (that is what the stage does). */
+static int adopt(struct dkim_domain *d)
+{
+	int copy = openat(d->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = copy < 0 ? NULL : fdopendir(copy);
+	struct dirent *f;
+	if (!dir)
+		return cli_fail("%s: %s", d->name, strerror(errno));
+	while ((f = readdir(dir))) {
+		struct str s = str_from(f->d_name);
+		struct buf pem = BUF_INIT(DKIM_PEM_MAX + 2);
+		struct dkim_private *k = NULL;
+		const char *why;
+		char kind[16] = "unknown";
+		if (!str_iends(s, STR(".pem")) || (s.n -= 4, !dkim_selector_ok(s)))
+			continue;
+		if (!read_all(d->fd, f->d_name, DKIM_PEM_MAX, &pem) && !dkim_private_read(buf_str(&pem), &k, &why))
+			dkim_private_kind(k, kind);
+		dkim_private_free(k);
+		buf_free_secret(&pem);
+		if (dkim_ring_add(&d->ring, s, kind, DKIM_KEY_ACTIVE, time(NULL), STR_NULL)) {
+			closedir(dir);
+			return cli_fail("%s: more keys than there may be", d->name);
+		}
+	}
+	closedir(dir);
+	return 0;
+}
+
+int dkim_domain_open(const struct cli *c, const struct dkim_dir *dir, const char *text, bool create, struct dkim_domain *ret)
+{
+	struct buf ascii = BUF_INIT(300), ring = BUF_INIT(DKIM_RING_TEXT_MAX + 2);
+	const char *why;
+	unsigned line;
+	int rc = 0;
+	*ret = (struct dkim_domain){ .fd = -1 };
+	if (smtp_domain_to_ascii(str_from(text), &ascii) || smtp_domain_check(buf_str(&ascii), false) || ascii.n > 253) {
+		buf_free(&ascii);
+		return cli_usage(c, "\"%s\" is no domain", text);
+	}
+	snprintf(ret->name, sizeof ret->name, "%s", buf_z(&ascii));
+	buf_free(&ascii);
+	if (create && mkdirat(dir->fd, ret->name, 0700) && errno != EEXIST)
+		return cli_fail("cannot make %s/%s: %s", dir->path, ret->name, strerror(errno));
+	ret->fd = openat(dir->fd, ret->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (ret->fd < 0)
+		return errno == ENOENT ? cli_fail("there are no keys of %s", ret->name) : cli_fail("%s/%s: %s", dir->path, ret->name, strerror(errno));
+	if (flock(ret->fd, LOCK_EX | LOCK_NB))
+		rc = cli_fail("another pepsi-keys is at work on %s", ret->name);
+	else if (read_all(ret->fd, RING_FILE, DKIM_RING_TEXT_MAX, &ring))
+		rc = errno == ENOENT ? adopt(ret) : cli_fail("%s/%s/" RING_FILE ": %s", dir->path, ret->name, strerror(errno));
+	else if (dkim_ring_parse(buf_str(&ring), &ret->ring, &why, &line))
+		rc = cli_fail("%s/%s/" RING_FILE ":%u: %s", dir->path, ret->name, line, why);
+	buf_free(&ring);
+	if (rc)
+		dkim_domain_close(ret);
+	return rc;
+}
+
+void dkim_domain_close(struct dkim_domain *d)
+{
+	if (d->fd >= 0)
+		close(d->fd);
+	d->fd = -1;
+}
+
+static int by_text(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+int dkim_dir_domains(const struct dkim_dir *d, char ***ret, size_t *ret_n)
+{
+	int copy = openat(d->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = copy < 0 ? NULL : fdopendir(copy);
+	char **list = NULL;
+	size_t n = 0, cap = 0;
+	struct dirent *f;
+	if (!dir) {
+		cli_fail("%s: %s", d->path, strerror(errno));
+		return -1;
+	}
+	while ((f = readdir(dir)) && n < DOMAINS_MAX) {
+		if (f->d_name[0] == '.' || smtp_domain_check(str_from(f->d_name), false))
+			continue;
+		if (n == cap) {
+			char **more = realloc(list, (cap = cap ? cap * 2 : 16) * sizeof *list);
+			if (!more)
+				break;
+			list = more;
+		}
+		if (!(list[n] = strdup(f->d_name)))
+			break;
+		n++;
+	}
+	closedir(dir);
+	if (n)
+		qsort(list, n, sizeof *list, by_text);
+	*ret = list;
+	*ret_n = n;
+	return 0;
+}
+
+/* Whole or not at all, and still there after a power cut. */
+static int put(struct dkim_domain *d, const char *name, struct str text, mode_t mode)
+{
+	char temporary[] = ".new";
+	unlinkat(d->fd, temporary, 0); /* of one that was cut off; we hold the lock */
+	int fd = openat(d->fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+	bool ok = fd >= 0 && fchmod(fd, mode) == 0;
+	for (size_t at = 0; ok && at < text.n;) {
+		ssize_t n = write(fd, text.p + at, text.n - at);
+		if (n < 0 && errno == EINTR)
+			continue;
+		ok = n > 0;
+		at += ok ? (size_t)n : 0;
+	}
+	ok = ok && fsync(fd) == 0 && renameat(d->fd, temporary, d->fd, name) == 0 && fsync(d->fd) == 0;
+	int err = errno;
+	if (fd >= 0)
+		close(fd);
+	if (!ok)
+		unlinkat(d->fd, temporary, 0);
+	return ok ? 0 : cli_fail("%s/%s cannot be written: %s", d->name, name, strerror(err));
+}
+
+int dkim_domain_save(struct dkim_domain *d)
+{
+	struct buf b = BUF_INIT(DKIM_RING_TEXT_MAX);
+	int rc = dkim_ring_write(&d->ring, &b) ? cli_fail("%s: too many keys", d->name) : put(d, RING_FILE, buf_str(&b), 0644);
+	buf_free(&b);
+	return rc;
+}
+
+static void file_of(char out[DKIM_SELECTOR_MAX + 5], const char *selector)
+{
+	snprintf(out, DKIM_SELECTOR_MAX + 5, "%s.pem", selector);
+}
+
+int dkim_domain_write_key(struct dkim_domain *d, const char *selector, const struct dkim_private *k)
+{
+	char name[DKIM_SELECTOR_MAX + 5];
+	struct buf pem = BUF_INIT(DKIM_PEM_MAX);
+	file_of(name, selector);
+	int rc = buf_room(&pem, DKIM_PEM_MAX - 1) && !dkim_private_pem(k, &pem) ? put(d, name, buf_str(&pem), 0600) : cli_fail("out of memory");
+	buf_free_secret(&pem);
+	return rc;
+}
+
+int dkim_domain_drop_key(struct dkim_domain *d, const char *selector)
+{
+	char name[DKIM_SELECTOR_MAX + 5];
+	file_of(name, selector);
+	if (unlinkat(d->fd, name, 0) && errno != ENOENT)
+		return cli_fail("%s/%s cannot be removed: %s", d->name, name, strerror(errno));
+	fsync(d->fd);
+	return 0;
+}
+
+int dkim_domain_record(struct dkim_domain *d, const struct dkim_ring_key *key, struct buf *out)
+{
+	char name[DKIM_SELECTOR_MAX + 5];
+	struct buf pem = BUF_INIT(DKIM_PEM_MAX + 2);
+	struct dkim_private *k = NULL;
+	const char *why;
+	int rc = 0;
+	if (key->state == DKIM_KEY_REVOKED)
+		return buf_addz(out, "v=DKIM1; p=");
+	file_of(name, key->selector);
+	if (read_all(d->fd, name, DKIM_PEM_MAX, &pem))
+		rc = cli_fail("%s/%s: %s", d->name, name, strerror(errno));
+	else if (dkim_private_read(buf_str(&pem), &k, &why))
+		rc = cli_fail("%s/%s: %s", d->name, name, why);
+	else if (dkim_private_record(k, out))
+		rc = cli_fail("out of memory");
+	dkim_private_free(k);
+	buf_free_secret(&pem);
+	return rc;
+}
