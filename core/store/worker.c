@@ -1,6 +1,7 @@
 /* A worker's blocking connection: connect, run a transaction through the pipeline, load rows. See worker.h. */
 #include "store/worker_internal.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 
 #include <pepsi/stage.h>
@@ -11,9 +12,12 @@
 #include <sys/random.h>
 #include <time.h>
 
+enum { MODULE_RESTS = 4 }; /* times as long as a connection took that could not be had for the module, none is tried */
+
 struct store_worker {
 	struct store_params params; /* strings owned */
 	PGconn *pg, *module_pg;
+	int64_t module_rest_us; /* no connection for the module is tried before */
 	bool prepared[STMT_N];
 	struct store_worker_counts counts;
 };
@@ -138,10 +142,16 @@ struct pg_conn *store_worker_module_db(struct store_worker *w)
 		PQfinish(w->module_pg);
 		w->module_pg = NULL;
 	}
-	if (!w->module_pg) {
+	int64_t began = clock_mono_us();
+	if (!w->module_pg && began >= w->module_rest_us) {
 		w->module_pg = connect_now(w, err, sizeof(err));
-		if (!w->module_pg)
+		if (!w->module_pg) {
+			int64_t now = clock_mono_us();
+
+			/* A host that says nothing costs the whole time-out, and a module may ask for each of hundreds of messages. */
+			w->module_rest_us = now + MODULE_RESTS * (now - began);
 			log_warn(NULL, "database-away for=module err=%s", log_qz(err));
+		}
 	}
 	return w->module_pg;
 }

@@ -15,7 +15,7 @@ struct pg_conn;
 struct store_worker *store_worker_new(const struct store_params *params, bool durable);
 void store_worker_free(struct store_worker *w);
 /* The libpq connection for modules that declared PEPSI_CAP_DB (a second one, in autocommit, so that a module cannot
- * disturb the queue's transaction state); NULL when the database is away. */
+ * disturb the queue's transaction state); NULL when the database is away. After a try that took long none is made for some time. */
 struct pg_conn *store_worker_module_db(struct store_worker *w);
 
 struct store_row {

@@ -28,13 +28,21 @@ static bool ok4(const unsigned char *ip)
 	return ip[0] != 0 && ip[0] != 127 && ip[0] < 224 && !(ip[0] == 169 && ip[1] == 254);
 }
 
+static const unsigned char zero[15];
+
+/* The forms of IPv6 that hold an IPv4 address in their last octets. */
+static bool holds4(const unsigned char *ip)
+{
+	static const unsigned char mapped[12] = { [10] = 0xff, [11] = 0xff }, translated[12] = { 0, 0x64, 0xff, 0x9b };
+	return memcmp(ip, zero, 12) == 0 || memcmp(ip, mapped, 12) == 0 || memcmp(ip, translated, 12) == 0;
+}
+
 bool route_address_ok(const unsigned char *ip, size_t n)
 {
-	static const unsigned char zero[15], mapped[12] = { [10] = 0xff, [11] = 0xff }, translated[12] = { 0, 0x64, 0xff, 0x9b };
 	if (n == 4)
 		return ok4(ip);
-	if (memcmp(ip, zero, 12) == 0 || memcmp(ip, mapped, 12) == 0 || memcmp(ip, translated, 12) == 0)
-		return memcmp(ip, zero, 15) != 0 && ok4(ip + 12); /* ::, ::1, and the forms that hold an IPv4 address */
+	if (holds4(ip))
+		return memcmp(ip, zero, 15) != 0 && ok4(ip + 12); /* not ::, ::1 */
 	if (ip[0] == 0x20 && ip[1] == 0x02)
 		return ok4(ip + 2);
 	return ip[0] != 0xff && !(ip[0] == 0xfe && (ip[1] & 0xc0) == 0x80);
@@ -42,6 +50,8 @@ bool route_address_ok(const unsigned char *ip, size_t n)
 
 static bool is_own_ip(const struct route *r, const unsigned char *ip, size_t n)
 {
+	if (n == 16 && holds4(ip) && is_own_ip(r, ip + 12, 4)) /* the kernel, or a gateway, leads it there */
+		return true;
 	for (size_t i = 0; i < r->n_own_ip; i++)
 		if (r->own_ip[i].n == n && memcmp(r->own_ip[i].ip, ip, n) == 0)
 			return true;

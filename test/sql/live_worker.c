@@ -2,11 +2,15 @@
  * ones, clones at most once, serialization failures. */
 #include "live.h"
 
+#include "base/clock.h"
 #include "store/worker.h"
 
+#include <arpa/inet.h>
 #include <pepsi/stage.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 static struct store_worker *w;
 static struct arena *arena;
@@ -457,13 +461,42 @@ static void test_server_restart(void **state)
 	live_check_books();
 }
 
+/* A host that takes connections and says nothing costs one time-out, not one per question of a module. */
+static void test_silent_server(void **state)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t n = sizeof(at);
+	char conninfo[120];
+	struct store_params p = { .conninfo = conninfo };
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+	int64_t began, first, second;
+
+	(void)state;
+	assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof(at)), 0);
+	assert_int_equal(listen(fd, 16), 0);
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &n), 0);
+	snprintf(conninfo, sizeof(conninfo), "host=127.0.0.1 port=%d dbname=x user=x connect_timeout=2", ntohs(at.sin_port));
+	struct store_worker *silent = store_worker_new(&p, false);
+	began = clock_mono_us();
+	assert_null(store_worker_module_db(silent));
+	first = clock_mono_us() - began;
+	assert_true(first >= US_PER_S);
+	began = clock_mono_us();
+	for (int i = 0; i < 100; i++)
+		assert_null(store_worker_module_db(silent));
+	second = clock_mono_us() - began;
+	assert_true(second < first);
+	store_worker_free(silent);
+	close(fd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_load), cmocka_unit_test(test_folded), cmocka_unit_test(test_folded_envelope), cmocka_unit_test(test_from_stage),
 		cmocka_unit_test(test_content), cmocka_unit_test(test_large_content), cmocka_unit_test(test_bounce_in_place),
 		cmocka_unit_test(test_clones), cmocka_unit_test(test_split_and_inject), cmocka_unit_test(test_bad_pass),
-		cmocka_unit_test(test_serialization), cmocka_unit_test(test_server_restart),
+		cmocka_unit_test(test_serialization), cmocka_unit_test(test_server_restart), cmocka_unit_test(test_silent_server),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

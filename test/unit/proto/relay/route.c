@@ -144,6 +144,9 @@ static void test_loops(void **state)
 	run(&r, ZONE("x.example MX 10 a.example", "x.example MX 20 us.example", "a.example !"));
 	assert_string_equal(r.status, "4.4.3");
 	/* no MX, but the name is ours */
+	run(&r, ZONE("x.example AAAA ::ffff:192.0.2.99", "x.example A 192.0.2.1"));
+	assert_int_equal(r.state, ROUTE_PERMANENT); /* ours in another spelling */
+	assert_string_equal(r.status, "5.4.6");
 	run(&r, ZONE("x.example A 192.0.2.99"));
 	assert_string_equal(r.status, "5.4.6");
 }
@@ -154,6 +157,8 @@ static void test_literals(void **state)
 	expect("[192.0.2.1]", ZONE("x -"), "address literal: 192.0.2.1");
 	expect("[IPv6:2001:db8::1]", ZONE("x -"), "address literal: 2001:db8::1");
 	expect("[192.0.2.99]", ZONE("x -"), "address literal: 5.4.6 the address is our own");
+	expect("[IPv6:::ffff:192.0.2.99]", ZONE("x -"), "address literal: 5.4.6 the address is our own");
+	expect("[IPv6:64:ff9b::192.0.2.99]", ZONE("x -"), "address literal: 5.4.6 the address is our own");
 	expect("[127.0.0.1]", ZONE("x -"), "address literal: 5.4.4 no mail can be sent to that address");
 	expect("[192.0.2.1", ZONE("x -"), "address literal: 5.1.2 not an address literal");
 	expect("[]", ZONE("x -"), "address literal: 5.1.2 not an address literal");
