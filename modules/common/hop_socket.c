@@ -101,6 +101,7 @@ static int failed(struct buf *why, const struct hop_address *a, int err)
 	buf_addz(why, "connect to ");
 	hop_address_text(why, a);
 	buf_addf(why, ": %s", strerror(err));
+	errno = err;
 	return -1;
 }
 
@@ -109,7 +110,9 @@ int hop_connect_begin(const struct hop_address *a, const struct hop_address *fro
 	int one = 1;
 	int fd = socket(a->sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0) {
-		buf_addf(why, "socket: %s", strerror(errno));
+		int err = errno;
+		buf_addf(why, "socket: %s", strerror(err));
+		errno = err;
 		return -1;
 	}
 	if (a->sa.ss_family != AF_UNIX) /* a reply in one segment must not wait for the peer's delayed acknowledgement */
@@ -125,6 +128,7 @@ int hop_connect_begin(const struct hop_address *a, const struct hop_address *fro
 			buf_addz(why, "bind to ");
 			hop_address_text(why, from);
 			buf_addf(why, ": %s", strerror(err));
+			errno = err;
 			return -1;
 		}
 	}

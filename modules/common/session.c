@@ -2,6 +2,7 @@
  * up and arm. */
 #include "session_internal.h"
 
+#include <errno.h>
 #include <openssl/x509_vfy.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -170,13 +171,16 @@ static void begin(struct session *s)
 	struct buf why = BUF_INIT(SMTP_CLIENT_TEXT_MAX);
 	bool now = false;
 	s->fd = hop_connect_begin(&s->to, s->from.len ? &s->from : NULL, &now, &why);
+	int err = errno;
 	if (s->fd >= 0) {
 		/* the event so far was a timer */
 		s->env->host->event_free(s->ev);
 		s->ev = NULL;
 	}
 	s->facts.no_source = s->fd < 0 && s->from.len && str_starts(buf_str(&why), STR("bind to "));
-	fail(s, SMTP_PHASE_CONNECT, s->facts.no_source ? "4.3.0" : "4.4.1", buf_z(&why));
+	/* descriptors, memory: what this machine is out of says nothing of the other one */
+	bool ours = s->facts.no_source || (s->fd < 0 && (err == EMFILE || err == ENFILE || err == ENOBUFS || err == ENOMEM));
+	fail(s, SMTP_PHASE_CONNECT, ours ? "4.3.0" : "4.4.1", buf_z(&why));
 	buf_free(&why);
 }
 

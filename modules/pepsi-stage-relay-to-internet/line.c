@@ -467,10 +467,9 @@ static void over(struct line *l)
 	if (l->source && session_facts(l->s)->connected)
 		source_ok(l->source);
 	/* a host that says "not now" instead of a greeting is there; one of our own faults is not its */
-	if (!l->judged && !session_facts(l->s)->greeted && !failure->code && strcmp(failure->status, "4.3.0") != 0)
-		health(l, failure->text.p);
-	else if (!l->judged)
-		health(l, NULL);
+	bool ours = !failure->code && strcmp(failure->status, "4.3.0") == 0;
+	if (!l->judged && !ours)
+		health(l, session_facts(l->s)->greeted || failure->code ? NULL : failure->text.p);
 	if (session_facts(l->s)->tls_failed) {
 		if (without_tls(l))
 			return;

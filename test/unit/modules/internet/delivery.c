@@ -260,6 +260,7 @@ int main(void)
 		cmocka_unit_test(test_internet_says_no_for_now),
 		cmocka_unit_test(test_internet_final),
 		cmocka_unit_test(test_internet_all_down),
+		cmocka_unit_test(test_internet_no_descriptors),
 		cmocka_unit_test(test_internet_literal),
 		cmocka_unit_test(test_internet_sources),
 		cmocka_unit_test(test_internet_window),

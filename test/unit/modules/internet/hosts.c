@@ -1,6 +1,8 @@
 /* Which exchanger: routes that are none, the next one when one fails, what counts of what they said. */
 #include "site.h"
 
+#include <sys/resource.h>
+
 #include <string.h>
 
 void test_internet_no_route(void **state)
@@ -140,6 +142,30 @@ void test_internet_all_down(void **state)
 	m.lifetime_left = -1;
 	site_deliver(&s, &m);
 	site_says(&m, "\"enhanced_status\":\"4.4.7\"");
+	site_close(&s);
+	site_done(&m);
+}
+
+/* Out of descriptors: ours, so neither the addresses nor the destination are left alone for it. */
+void test_internet_no_descriptors(void **state)
+{
+	struct site s;
+	struct pepsi_msg m = site_message("x@example.org");
+	struct rlimit was, none;
+	(void)state;
+	site_open(&s, two, false, NULL);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+	none = was;
+	none.rlim_cur = 3;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	site_deliver(&s, &m);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+	site_says(&m, "Too many open files");
+	buf_reset(&m.calls);
+	fake_loop_skip(5000);
+	site_deliver(&s, &m);
+	site_says(&m, "Connection refused\"}");
+	m.lifetime_left = -1;
 	site_close(&s);
 	site_done(&m);
 }

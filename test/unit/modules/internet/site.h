@@ -54,6 +54,7 @@ void test_internet_next_address(void **state);
 void test_internet_says_no_for_now(void **state);
 void test_internet_final(void **state);
 void test_internet_all_down(void **state);
+void test_internet_no_descriptors(void **state);
 void test_internet_literal(void **state);
 void test_internet_tls(void **state);
 void test_internet_tls_fails(void **state);
