@@ -1,6 +1,7 @@
 /* pepsi status, reload, stop. */
 #include "base/clock.h"
 #include "cli_internal.h"
+#include "dkim_dir.h"
 
 #include <inttypes.h>
 #include <poll.h>
@@ -311,14 +312,52 @@ static void print_status(struct json_object *o)
 		print_stages(stages);
 }
 
+/* What pepsi-keys dkim check found, where a stage signs and this account may read it. */
+static void add_signing(const struct cli *c, struct json_object *o)
+{
+	struct config_faults *faults = config_faults_new();
+	struct config *conf = faults ? cli_config_load(c, faults) : NULL;
+	struct buf text = BUF_INIT(256 * 1024);
+	int64_t when = 0;
+	if (conf)
+		dkim_alarms_read(conf, &text, &when);
+	if (when) {
+		struct json_object *s = json_object_new_object(), *list = json_object_new_array();
+		struct str rest = buf_str(&text), line;
+		while (str_word(&rest, "\n", &line))
+			json_object_array_add(list, json_object_new_string_len(line.p, (int)line.n));
+		json_object_object_add(s, "checked_at", json_object_new_int64(when));
+		json_object_object_add(s, "alarms", list);
+		json_object_object_add(o, "signing", s);
+	}
+	buf_free(&text);
+	config_free(conf);
+	config_faults_free(faults);
+}
+
+static void print_signing(struct json_object *o)
+{
+	struct json_object *s = NULL, *list = NULL;
+	if (!json_object_object_get_ex(o, "signing", &s) || !json_object_object_get_ex(s, "alarms", &list))
+		return;
+	for (size_t i = 0; i < json_object_array_length(list); i++) {
+		fputs("signing   ALARM ", stdout);
+		cli_text_print(stdout, str_from(json_object_get_string(json_object_array_get_idx(list, i))));
+		putchar('\n');
+	}
+}
+
 static int show_status(const struct cli *c, struct json_object *o)
 {
 	if (!o)
 		return CLI_FAILED;
-	if (c->json)
+	add_signing(c, o);
+	if (c->json) {
 		cli_json_print(o);
-	else
+	} else {
 		print_status(o);
+		print_signing(o);
+	}
 	json_object_put(o);
 	return CLI_DONE;
 }
