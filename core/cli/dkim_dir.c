@@ -14,9 +14,10 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { DOMAINS_MAX = 100000, TWO_DAYS = 2 * 86400 };
+enum { DOMAINS_MAX = 100000, TWO_DAYS = 2 * 86400, ALARMS_MAX = 64 * 1024 };
 #define PROGRAM "pepsi-stage-dkim-sign"
 #define RING_FILE "keys"
+#define ALARMS_FILE ".alarms" /* no domain begins with a dot */
 
 /* The section of the stage; NULL after a message. */
 static const char *find_stage(const struct cli *c, const struct config *conf)
@@ -288,4 +289,32 @@ int dkim_domain_record(struct dkim_domain *d, const struct dkim_ring_key *key, s
 	dkim_private_free(k);
 	buf_free_secret(&pem);
 	return rc;
+}
+
+int dkim_dir_write_alarms(const struct dkim_dir *d, struct str text)
+{
+	struct dkim_domain root = { .fd = d->fd, .name = "KEY_DIR" };
+	return put(&root, ALARMS_FILE, text, 0644);
+}
+
+void dkim_alarms_read(const struct config *conf, struct buf *out, int64_t *ret_when)
+{
+	*ret_when = 0;
+	for (size_t i = 0; config_section(conf, i); i++) {
+		const char *s = config_section(conf, i), *program = strncmp(s, "stage-", 6) ? NULL : config_str(conf, s, "PROGRAM");
+		const struct config_value *v = program && !strcmp(program, PROGRAM) ? config_get(conf, s, "KEY_DIR") : NULL;
+		char *path = v ? config_expand(conf, v->value, NULL) : NULL;
+		int fd = path ? open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+		struct buf text = BUF_INIT(ALARMS_MAX + 2);
+		struct stat st;
+		if (fd >= 0 && !fstatat(fd, ALARMS_FILE, &st, AT_SYMLINK_NOFOLLOW) && !read_all(fd, ALARMS_FILE, ALARMS_MAX, &text)) {
+			if (!*ret_when || st.st_mtime < *ret_when)
+				*ret_when = st.st_mtime;
+			buf_adds(out, buf_str(&text));
+		}
+		buf_free(&text);
+		if (fd >= 0)
+			close(fd);
+		free(path);
+	}
 }

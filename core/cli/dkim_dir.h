@@ -39,4 +39,9 @@ int dkim_domain_drop_key(struct dkim_domain *d, const char *selector);
 /* The record that belongs to a key of the ring ("v=DKIM1; p=": revoked). Likewise. */
 int dkim_domain_record(struct dkim_domain *d, const struct dkim_ring_key *k, struct buf *out);
 
+/* What the last check of all domains found wanting attention, a line each; for `pepsi status`. 0, or CLI_FAILED after a message. */
+int dkim_dir_write_alarms(const struct dkim_dir *d, struct str text);
+/* Those of every stage that signs, as far as this account may read them, appended; *ret_when: the oldest such check (0: there was none). Says nothing. */
+void dkim_alarms_read(const struct config *conf, struct buf *out, int64_t *ret_when);
+
 #endif

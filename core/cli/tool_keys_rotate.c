@@ -6,12 +6,13 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { POLL_S = 5 };
+enum { POLL_S = 5, ALARM_MAX = 1000, ALARMS_MAX = 60 * 1024 };
 
 /* What one look at a domain came to. */
 struct look {
 	unsigned waiting; /* keys whose record is not seen everywhere yet */
 	unsigned alarms;
+	struct buf text;          /* the alarms, a line each */
 	struct json_object *list; /* of {domain, selector, state, event, text, alarm} */
 };
 
@@ -25,6 +26,8 @@ static void tell(const struct cli *c, struct look *l, const struct dkim_domain *
 	buf_vaddf(&text, fmt, ap);
 	va_end(ap);
 	l->alarms += alarm;
+	if (alarm && buf_str(&text).n < ALARM_MAX) /* one that does not fit is counted all the same */
+		buf_addf(&l->text, "%s %s: %s\n", d->name, k->selector, buf_z(&text));
 	struct json_object *o = keys_json(d, k);
 	json_object_object_add(o, "event", json_object_new_string(event));
 	json_object_object_add(o, "text", json_object_new_string(buf_z(&text)));
@@ -139,17 +142,19 @@ static int finish(struct cli *c, struct look *l, int rc)
 	if (c->json)
 		cli_json_print(l->list);
 	json_object_put(l->list);
+	buf_free(&l->text);
 	return rc ? rc : l->alarms ? CLI_FAILED : CLI_DONE;
 }
 
 int keys_check(struct cli *c, const struct config *conf, struct dkim_dir *dir)
 {
-	struct look l = { .list = json_object_new_array() };
+	struct look l = { .text = BUF_INIT(ALARMS_MAX), .list = json_object_new_array() };
 	struct dkim_asker a;
 	char **list = NULL;
 	size_t n = 0;
+	bool list_all = c->args.n_pos < 2;
 	int worst = dkim_ask_open(c, conf, &a);
-	if (!worst && c->args.n_pos < 2 && dkim_dir_domains(dir, &list, &n))
+	if (!worst && list_all && dkim_dir_domains(dir, &list, &n))
 		worst = CLI_FAILED;
 	for (size_t i = 0; !worst && i < (list ? n : c->args.n_pos - 1); i++) {
 		int rc = look_until(c, &l, dir, &a, list ? list[i] : c->args.pos[1]);
@@ -159,6 +164,8 @@ int keys_check(struct cli *c, const struct config *conf, struct dkim_dir *dir)
 		free(list[i]);
 	free(list);
 	dkim_ask_close(&a);
+	if (list_all && !worst)
+		worst = dkim_dir_write_alarms(dir, buf_str(&l.text));
 	return finish(c, &l, worst);
 }
 
@@ -193,7 +200,7 @@ static int begin(struct cli *c, struct dkim_domain *d)
 
 int keys_rotate(struct cli *c, const struct config *conf, struct dkim_dir *dir)
 {
-	struct look l = { .list = json_object_new_array() };
+	struct look l = { .text = BUF_INIT(ALARMS_MAX), .list = json_object_new_array() };
 	struct dkim_domain d;
 	struct dkim_asker a = { .base = NULL };
 	int rc = dkim_domain_open(c, dir, c->args.pos[1], false, &d);

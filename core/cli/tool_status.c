@@ -1,6 +1,7 @@
 /* pepsi status, reload, stop. */
 #include "base/clock.h"
 #include "cli_internal.h"
+#include "dkim_dir.h"
 
 #include <inttypes.h>
 #include <poll.h>
@@ -196,6 +197,16 @@ static void print_dmarc(struct json_object *ingress)
 		print_counts("failures", o, single, sizeof single / sizeof *single);
 }
 
+/* Where an operator holds mail or sends it another way. */
+static void print_steering(struct json_object *o)
+{
+	static const char *const keys[] = { "held", "hold_rules", "reroute_rules" };
+	struct json_object *s = NULL;
+	if (json_object_object_get_ex(o, "steering", &s) && json_object_is_type(s, json_type_object) &&
+	    (cli_json_int(s, "held") || cli_json_int(s, "hold_rules") || cli_json_int(s, "reroute_rules")))
+		print_counts("steering", s, keys, sizeof keys / sizeof *keys);
+}
+
 static void print_dns(struct json_object *dns)
 {
 	struct json_object *servers = NULL;
@@ -275,6 +286,7 @@ static void print_status(struct json_object *o)
 		printf("%-10s%s%s\n", "database", is_true(db, "up") ? "up" : "away", is_true(db, "embedded") ? ", embedded" : "");
 	if (json_object_object_get_ex(o, "queue", &queue))
 		print_counts("queue", queue, queue_keys, sizeof queue_keys / sizeof *queue_keys);
+	print_steering(o);
 	print_counts("messages", o, ended_keys, sizeof ended_keys / sizeof *ended_keys);
 	print_destinations(o);
 	if (json_object_object_get_ex(o, "ingress", &ingress) && json_object_is_type(ingress, json_type_object)) {
@@ -300,14 +312,52 @@ static void print_status(struct json_object *o)
 		print_stages(stages);
 }
 
+/* What pepsi-keys dkim check found, where a stage signs and this account may read it. */
+static void add_signing(const struct cli *c, struct json_object *o)
+{
+	struct config_faults *faults = config_faults_new();
+	struct config *conf = faults ? cli_config_load(c, faults) : NULL;
+	struct buf text = BUF_INIT(256 * 1024);
+	int64_t when = 0;
+	if (conf)
+		dkim_alarms_read(conf, &text, &when);
+	if (when) {
+		struct json_object *s = json_object_new_object(), *list = json_object_new_array();
+		struct str rest = buf_str(&text), line;
+		while (str_word(&rest, "\n", &line))
+			json_object_array_add(list, json_object_new_string_len(line.p, (int)line.n));
+		json_object_object_add(s, "checked_at", json_object_new_int64(when));
+		json_object_object_add(s, "alarms", list);
+		json_object_object_add(o, "signing", s);
+	}
+	buf_free(&text);
+	config_free(conf);
+	config_faults_free(faults);
+}
+
+static void print_signing(struct json_object *o)
+{
+	struct json_object *s = NULL, *list = NULL;
+	if (!json_object_object_get_ex(o, "signing", &s) || !json_object_object_get_ex(s, "alarms", &list))
+		return;
+	for (size_t i = 0; i < json_object_array_length(list); i++) {
+		fputs("signing   ALARM ", stdout);
+		cli_text_print(stdout, str_from(json_object_get_string(json_object_array_get_idx(list, i))));
+		putchar('\n');
+	}
+}
+
 static int show_status(const struct cli *c, struct json_object *o)
 {
 	if (!o)
 		return CLI_FAILED;
-	if (c->json)
+	add_signing(c, o);
+	if (c->json) {
 		cli_json_print(o);
-	else
+	} else {
 		print_status(o);
+		print_signing(o);
+	}
 	json_object_put(o);
 	return CLI_DONE;
 }

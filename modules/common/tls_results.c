@@ -166,6 +166,7 @@ void tls_results_add(struct tls_results *t, const struct tls_result *r)
 	struct buf policy = BUF_INIT(POLICY_MAX), failure = BUF_INIT(FAILURE_MAX);
 	buf_addc(&policy, '{');
 	json_put_member(&policy, "type", str_from(tlsrpt_type_name(r->type)));
+	member(&policy, "domain", r->base);
 	list(&policy, "strings", r->string, r->n_strings);
 	list(&policy, "mx", r->mx, r->n_mx);
 	buf_addc(&policy, '}');

@@ -7,7 +7,7 @@
  *     close():  tls_results_free(w->results);                      // writes what is left
  *
  * What is written, in arrays: day (days since 1970, UTC), domain, and as JSON objects with these keys in this order, so that equal ones are equal octets:
- *     policy   {"type": "sts", "strings": ["version: STSv1", …], "mx": ["*.example.org"]}     strings, mx: left out when there are none
+ *     policy   {"type": "sts", "domain": of tlsa alone, "strings": ["version: STSv1", …], "mx": ["*.example.org"]}     strings, mx: left out when there are none
  *     failure  {"result": "certificate-expired", "mx": "mx1.example.org", "receiving_ip": "192.0.2.1", "sending_ip": "198.51.100.1", "helo": …,
  *               "code": "tls-handshake-failed"}                      what is not known is left out; "" in its place: a success */
 #ifndef COMMON_TLS_RESULTS_H
@@ -28,6 +28,7 @@ enum {
 struct tls_result {
 	const char *domain;             /* the policy domain: that of the recipients, folded */
 	enum tlsrpt_type type;
+	const char *base;               /* of TLSA: the TLSA base domain, which RFC 8460 §1.1 takes for the policy's; "" or NULL: the domain */
 	const struct str *string;       /* policy-string: TLSA records in presentation form, the lines of an MTA-STS policy */
 	size_t n_strings;
 	const struct str *mx;           /* mx-host patterns of an MTA-STS policy */

@@ -43,6 +43,7 @@ void results_tell(struct delivery *d, unsigned h, const struct tls_verdict *v, c
 		char from[64] = "";
 		if (t->policy == TLSRPT_TLSA) {
 			r.n_strings = tlsa(d, &d->host[h].dane, string);
+			r.base = d->host[h].dane.base;
 		} else if (t->policy == TLSRPT_STS && d->sts && d->sts->known) {
 			r.n_strings = lines(d->sts, string);
 			r.mx = d->sts->policy.mx;

@@ -65,8 +65,12 @@ def made_here(t):
     both = s.serve(records)
     pepsi.check([k["dns"] for k in s.json("dns", "example.test", "--server", both)] == ["published"] * 2, "both are published")
     pepsi.check("ALARM" in s.run("check", "--server", nobody, code=1), "an active key without a record is no alarm")
-    s.run("check", "--server", both)
     s.d.start()
+    got = s.d.status()["signing"]
+    pepsi.check(len(got["alarms"]) == 2 and got["checked_at"] and "example.test s1: signs, but" in got["alarms"][0], "status: %s" % got)
+    pepsi.check("signing   ALARM example.test s1" in s.d.cli("status")[1], "status: %s" % s.d.cli("status")[1])
+    s.run("check", "--server", both)
+    pepsi.check(s.d.status()["signing"]["alarms"] == [], "an alarm that is over stays")
     s.d.accept("a@example.test", "b@far.test", signing.mail("made"))
     s.keys.records = records
     signing.check_all(t, s.d, "made", signing.received(s.sink, "made").data, s.keys, 2, both)

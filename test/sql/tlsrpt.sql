@@ -72,7 +72,8 @@ RESET ROLE;
 DO $$
 BEGIN
     INSERT INTO pepsi.tlsrpt_report (domain, day) VALUES ('never.test', current_date - 40);
-    ASSERT pg_temp.put(7, '{a.test}', '{""}', '{1}', 0, 3, 9) = 0 AND NOT EXISTS (SELECT FROM pepsi.tlsrpt_report WHERE domain = 'never.test');
+    ASSERT pg_temp.put(7, '{a.test}', '{""}', '{1}', 0, 3, 9) = 0;
+    ASSERT NOT EXISTS (SELECT FROM pepsi.tlsrpt_report WHERE domain = 'never.test');
     UPDATE pepsi.tlsrpt_report SET day = day - 30 WHERE domain = 'b.test';
     UPDATE pepsi.tlsrpt_report SET day = day - 4 WHERE domain = 'c.test';
     ASSERT pepsi.tlsrpt_sweep('{"keep":1209600,"expire":259200}') @> '{"gone":1,"expired":1}';
