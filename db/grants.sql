@@ -12,6 +12,7 @@ INSERT INTO pepsi_grant VALUES
     ('pepsi', 't', 'config_override', 'SELECT'),
     ('pepsi', 't', 'schema_version', 'SELECT'),
     ('pepsi', 't', 'alias_map', 'SELECT'),
+    ('pepsi', 't', 'queue_rule', 'SELECT'),
     ('pepsi', 's', 'workqueue_id_seq', 'USAGE'),
     ('pepsi', 'f', '*', 'EXECUTE'),
     ('pepsi-ingress', 's', 'workqueue_id_seq', 'USAGE'),

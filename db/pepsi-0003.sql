@@ -93,6 +93,49 @@ CREATE TABLE pepsi.destination_security (
 CREATE INDEX destination_security_weaker ON pepsi.destination_security (told_at) WHERE told IS NOT NULL;
 CREATE INDEX destination_security_last_at ON pepsi.destination_security (last_at);
 
+-- ---------------------------------------------------------------------------------------------- steering the queue
+
+-- What an operator wants with mail, what is queued and what comes: to hold it, or to send it another way (pepsi queue hold, pepsi queue
+-- reroute). Few rows; workers keep them in memory. Ids rise, and a message is rerouted by a rule only once, by no older one after
+-- it: so no rules can send a message in circles.
+CREATE TABLE pepsi.queue_rule (
+    id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    action     text NOT NULL CHECK (action IN ('hold', 'reroute')),
+    -- What it is about; all that are not null must be so. Lower case. "local@domain" or "@domain"; a sender of '' is the null sender.
+    sender     text CHECK (octet_length(sender) <= 320),
+    recipient  text CHECK (octet_length(recipient) BETWEEN 2 AND 320),
+    client     text CHECK (octet_length(client) BETWEEN 2 AND 64),  -- address or network
+    stage      text CHECK (octet_length(stage) BETWEEN 1 AND 100),
+    to_stage   text CHECK (octet_length(to_stage) BETWEEN 1 AND 100),
+    reason     text NOT NULL DEFAULT '' CHECK (octet_length(reason) <= 1000),
+    made_by    text NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    expires_at timestamptz CHECK (expires_at < 'infinity'),
+    CHECK (num_nonnulls(sender, recipient, client, stage) > 0 AND (action = 'reroute') = (to_stage IS NOT NULL))
+);
+
+-- Rows that are held, by the rule that holds them ('0': by hand). Cut short: a key can be edited by hand and must not refuse a row.
+CREATE INDEX workqueue_held ON pepsi.workqueue (left(state #>> '{held,rule}', 20))
+    WHERE status = 'paused' AND (state #>> '{held,rule}') IS NOT NULL;
+
+-- ---------------------------------------------------------------------------------------------- suppression
+
+-- Recipients that mail is not sent to: learnt from what receiving servers said of the address, or put here by an operator. For
+-- pepsi-stage-suppression; nobody has a privilege on the table. Personal data: a row goes when it expires.
+CREATE TABLE pepsi.suppression (
+    recipient  text PRIMARY KEY CHECK (octet_length(recipient) BETWEEN 3 AND 320 AND recipient = lower(recipient COLLATE "C")),
+    class      text NOT NULL CHECK (class IN ('hard', 'complaint', 'manual', 'allow')), -- allow: never suppressed, and nothing is learnt
+    status     text NOT NULL DEFAULT '' CHECK (octet_length(status) <= 16),   -- of the reply, RFC 3463
+    reply      text NOT NULL DEFAULT '' CHECK (octet_length(reply) <= 2000),  -- what the other side said, or the operator's reason
+    source_id  bigint,                            -- the message that it was learnt from
+    created_at timestamptz NOT NULL DEFAULT now(),
+    expires_at timestamptz,                       -- null: without end, only what an operator put here
+    hits       bigint NOT NULL DEFAULT 0,         -- messages that were not sent
+    hit_at     timestamptz,
+    CHECK (class <> 'hard' OR expires_at IS NOT NULL)
+);
+CREATE INDEX suppression_expires_at ON pepsi.suppression (expires_at) WHERE expires_at IS NOT NULL;
+
 -- ---- TLS reports (RFC 8460). Written and read by functions alone; nobody has a privilege on the tables.
 
 -- Reports to be sent: what was seen of TLS with one domain's mail exchangers on one day (UTC). Gone after two weeks.

@@ -11,11 +11,12 @@
 --     workqueue_split, workqueue_move, workqueue_blame, and every plain UPDATE of a worker. The worker's status line brings
 --     the dispatcher back to the same claim.
 --   * Writers outside it notify, in their own transaction: workqueue_inject, workqueue_resume, workqueue_retry,
---     workqueue_set_stage, failure_bounce (of pepsi-failure-bouncer), and later keydisc_release.
+--     workqueue_set_stage, workqueue_release, queue_rule_apply, failure_bounce (of pepsi-failure-bouncer), and later keydisc_release.
 --   * No trigger of pepsi.workqueue notifies this channel.
 -- Channel `workqueue_failed` (payload: the id): trigger workqueue_failed_notify, when a row becomes failed or timeout,
 --     whoever writes it. The same trigger stamps state.failed_at.
--- Channel `config_changed` (payload empty): trigger config_changed_notify, once per statement that changes config_override.
+-- Channel `config_changed` (payload empty): trigger config_changed_notify, once per statement that changes config_override or queue_rule:
+--     workers are retired, and their successors read what is there.
 -- Channel `recipient_changed` (payload empty): trigger recipient_changed_notify, once per statement that changes recipient or alias_map.
 --
 -- All names are qualified and nothing depends on the caller's search_path. Functions that run with the owner's rights
@@ -391,6 +392,24 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
         'worker ' || (p_state #>> '{dispatch_error,kind}') || ' at stage ' || (p_state #>> '{dispatch_error,stage}')
             || coalesce(': ' || (p_state #>> '{dispatch_error,report,what}'), ''),
         p_state #>> '{bounce,diagnostic}'), 500)
+$$;
+
+-- Is the row held by an operator (pepsi queue hold), by a rule or by hand?
+CREATE FUNCTION pepsi.is_held(p_status pepsi.workqueue_status, p_state jsonb) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT p_status = 'paused' AND (p_state #>> '{held,rule}') IS NOT NULL
+$$;
+
+-- The state of a row whose hold ends now: of state.held stays how long it was held in all (its lifetime stood still) and, p_released,
+-- since when no older rule holds it any more.
+CREATE FUNCTION pepsi.held_over(p_state jsonb, p_released boolean DEFAULT false) RETURNS jsonb
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN p_state #> '{held,rule}' IS NULL THEN p_state ELSE jsonb_set(p_state, '{held}', jsonb_strip_nulls(jsonb_build_object(
+        's', CASE WHEN jsonb_typeof(p_state #> '{held,s}') = 'number' THEN least((p_state #>> '{held,s}')::numeric, 1e10)::bigint ELSE 0 END
+           + CASE WHEN jsonb_typeof(p_state #> '{held,since}') = 'number' THEN greatest(0, least(1e10,
+                extract(epoch FROM now()) - (p_state #>> '{held,since}')::numeric))::bigint ELSE 0 END,
+        'released', CASE WHEN p_released THEN (extract(epoch FROM now()) * 1000000)::bigint
+            WHEN jsonb_typeof(p_state #> '{held,released}') = 'number' THEN least((p_state #>> '{held,released}')::numeric, 9e18)::bigint END))) END
 $$;
 
 -- Recipients by index (from 0), in the order of the indices.
@@ -770,7 +789,7 @@ END $$;
 CREATE FUNCTION pepsi.workqueue_resume(p_id bigint, p_state jsonb DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE pepsi.workqueue SET status = 'pending', timeout = NULL, state = pepsi.state_merge(state, p_state)
+    UPDATE pepsi.workqueue SET status = 'pending', timeout = NULL, state = pepsi.state_merge(pepsi.held_over(state), p_state)
     WHERE id = p_id AND status = 'paused';
     IF NOT FOUND THEN
         RETURN false;
@@ -779,27 +798,50 @@ BEGIN
     RETURN true;
 END $$;
 
--- The rows an operator means; NULL: any. "@example.org" as sender or recipient means the whole domain. p_limit NULL: all.
-CREATE FUNCTION pepsi.workqueue_select(p_id bigint, p_stage text, p_status text, p_sender text, p_recipient text,
-    p_after bigint, p_limit integer) RETURNS bigint[]
-LANGUAGE sql STABLE AS $$
-    SELECT ARRAY(SELECT w.id FROM pepsi.workqueue w
-        WHERE (p_id IS NULL OR w.id = p_id) AND (p_stage IS NULL OR w.stage = p_stage)
-          AND (p_status IS NULL OR w.status::text = p_status) AND (p_after IS NULL OR w.id > p_after)
-          AND (p_sender IS NULL OR lower(w.mail_from) = lower(p_sender)
-            OR (left(p_sender, 1) = '@' AND right(lower(w.mail_from), length(p_sender)) = lower(p_sender)))
-          AND (p_recipient IS NULL OR EXISTS (SELECT FROM unnest(w.rcpt_to) r WHERE lower(r) = lower(p_recipient)
-            OR (left(p_recipient, 1) = '@' AND right(lower(r), length(p_recipient)) = lower(p_recipient))))
-        ORDER BY w.id LIMIT p_limit)
+-- Does a pattern mean this address? "@example.org": everybody there. ASCII letters without case, as core/worker/steer.c compares.
+CREATE FUNCTION pepsi.address_means(p_pattern text, p_address text) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT lower(p_address COLLATE "C") = lower(p_pattern COLLATE "C") OR (left(p_pattern, 1) = '@'
+        AND right(lower(p_address COLLATE "C"), length(p_pattern)) = lower(p_pattern COLLATE "C"))
 $$;
 
--- Never running rows. Each returns how many rows it changed.
+-- The rows an operator means: these, or those for which all that is not NULL holds. "@example.org" as sender or recipient means the whole domain, "<>" the null sender.
+-- p_limit NULL: all.
+CREATE FUNCTION pepsi.workqueue_select(p_ids bigint[], p_stage text, p_status text, p_sender text, p_recipient text,
+    p_after bigint, p_limit integer) RETURNS bigint[]
+LANGUAGE plpgsql STABLE AS $$
+DECLARE sender text := CASE WHEN p_sender = '<>' THEN '' ELSE p_sender END;
+BEGIN
+    IF p_ids IS NOT NULL THEN -- a statement of its own, for the index
+        RETURN ARRAY(SELECT w.id FROM pepsi.workqueue w WHERE w.id = ANY (p_ids) AND w.id > coalesce(p_after, 0) ORDER BY w.id LIMIT p_limit);
+    END IF;
+    RETURN ARRAY(SELECT w.id FROM pepsi.workqueue w
+        WHERE (p_after IS NULL OR w.id > p_after) AND (p_stage IS NULL OR w.stage = p_stage)
+          AND (p_status IS NULL OR w.status::text = p_status OR (p_status = 'held' AND pepsi.is_held(w.status, w.state)))
+          AND (sender IS NULL OR pepsi.address_means(sender, w.mail_from))
+          AND (p_recipient IS NULL OR EXISTS (SELECT FROM unnest(w.rcpt_to) r WHERE pepsi.address_means(p_recipient, r)))
+        ORDER BY w.id LIMIT p_limit);
+END $$;
+
+-- May an operator do this to such a row? Never to a running one; what is held is only let go on purpose.
+CREATE FUNCTION pepsi.workqueue_may(p_what text, p_status pepsi.workqueue_status, p_state jsonb) RETURNS boolean
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE p_what
+        WHEN 'delete' THEN p_status <> 'running'
+        WHEN 'set-stage' THEN p_status <> 'running'
+        WHEN 'retry' THEN p_status IN ('failed', 'timeout') OR (p_status = 'paused' AND NOT pepsi.is_held(p_status, p_state))
+        WHEN 'hold' THEN p_status IN ('pending', 'paused') AND NOT pepsi.is_held(p_status, p_state)
+        WHEN 'release' THEN pepsi.is_held(p_status, p_state)
+        ELSE false END
+$$;
+
+-- Each returns how many rows it changed.
 CREATE FUNCTION pepsi.workqueue_delete(p_ids bigint[]) RETURNS integer
 LANGUAGE plpgsql AS $$
 DECLARE n integer;
 BEGIN
     PERFORM set_config('pepsi.outcome', 'discarded', true);
-    DELETE FROM pepsi.workqueue WHERE id = ANY (p_ids) AND status <> 'running';
+    DELETE FROM pepsi.workqueue WHERE id = ANY (p_ids) AND pepsi.workqueue_may('delete', status, state);
     GET DIAGNOSTICS n = ROW_COUNT;
     PERFORM set_config('pepsi.outcome', '', true);
     RETURN n;
@@ -811,7 +853,7 @@ LANGUAGE plpgsql AS $$
 DECLARE n integer;
 BEGIN
     UPDATE pepsi.workqueue SET status = 'pending', timeout = NULL, state = state - ARRAY['failed_at', 'failed_stage', 'dispatch_error']
-    WHERE id = ANY (p_ids) AND status IN ('paused', 'failed', 'timeout');
+    WHERE id = ANY (p_ids) AND pepsi.workqueue_may('retry', status, state);
     GET DIAGNOSTICS n = ROW_COUNT;
     IF n > 0 THEN
         PERFORM pg_notify('workqueue', '');
@@ -819,18 +861,46 @@ BEGIN
     RETURN n;
 END $$;
 
+-- What is held stays held, at the other stage.
 CREATE FUNCTION pepsi.workqueue_set_stage(p_ids bigint[], p_stage text) RETURNS integer
 LANGUAGE plpgsql AS $$
 DECLARE n integer;
 BEGIN
-    UPDATE pepsi.workqueue SET stage = p_stage, status = 'pending', timeout = NULL,
+    UPDATE pepsi.workqueue SET stage = p_stage,
+        status = CASE WHEN pepsi.is_held(status, state) THEN status ELSE 'pending' END,
+        timeout = CASE WHEN pepsi.is_held(status, state) THEN timeout END,
         state = state - ARRAY['failed_at', 'failed_stage', 'dispatch_error']
-    WHERE id = ANY (p_ids) AND status <> 'running';
+    WHERE id = ANY (p_ids) AND pepsi.workqueue_may('set-stage', status, state);
     GET DIAGNOSTICS n = ROW_COUNT;
     IF n > 0 THEN
         PERFORM pg_notify('workqueue', '');
     END IF;
     RETURN n;
+END $$;
+
+-- One batch of an operator's command: p_what (delete, retry, set-stage, hold, release) with p_arg (stage, reason) to the rows that
+-- workqueue_select() finds; p_dry: only counts. matched: rows that it found, changed: those that it was done to, or could be, last:
+-- the id to go on behind.
+CREATE FUNCTION pepsi.workqueue_change(p_what text, p_arg text, p_dry boolean, p_ids bigint[], p_stage text, p_status text, p_sender text,
+    p_recipient text, p_after bigint, p_limit integer, OUT matched integer, OUT changed integer, OUT last bigint)
+LANGUAGE plpgsql AS $$
+DECLARE ids bigint[] := pepsi.workqueue_select(p_ids, p_stage, p_status, p_sender, p_recipient, p_after, p_limit);
+BEGIN
+    matched := cardinality(ids);
+    last := coalesce(ids[matched], 0);
+    IF p_dry THEN
+        SELECT count(*) INTO changed FROM pepsi.workqueue WHERE id = ANY (ids) AND pepsi.workqueue_may(p_what, status, state);
+        RETURN;
+    END IF;
+    changed := CASE p_what
+        WHEN 'delete' THEN pepsi.workqueue_delete(ids)
+        WHEN 'retry' THEN pepsi.workqueue_retry(ids)
+        WHEN 'set-stage' THEN pepsi.workqueue_set_stage(ids, p_arg)
+        WHEN 'hold' THEN pepsi.workqueue_hold(ids, 0, coalesce(p_arg, ''), NULL)
+        WHEN 'release' THEN pepsi.workqueue_release(ids, true) END;
+    IF changed IS NULL THEN
+        RAISE EXCEPTION 'nothing is called %', p_what USING ERRCODE = 'invalid_parameter_value';
+    END IF;
 END $$;
 
 -- ---------------------------------------------------------------------------------------------- caps of accounts
@@ -1626,6 +1696,234 @@ LANGUAGE sql STABLE AS $$
     WHERE w.status IN ('failed', 'timeout') AND w.status::text = ANY (p_statuses) AND lower(w.stage) <> lower(p_stage)
 $$;
 
+-- ---------------------------------------------------------------------------------------------- the end of a lifetime
+
+-- When a message's lifetime begins: its arrival, or the end of the hold its sender asked for; while an operator holds it, it stands still.
+CREATE FUNCTION pepsi.life_began(p_state jsonb, p_received_at timestamptz) RETURNS timestamptz
+LANGUAGE sql STABLE AS $$
+    SELECT greatest(p_received_at, CASE WHEN jsonb_typeof(p_state #> '{hold,until}') = 'number'
+            AND (p_state #>> '{hold,until}')::numeric BETWEEN 0 AND 253402300799 THEN to_timestamp((p_state #>> '{hold,until}')::double precision) END)
+        + CASE WHEN jsonb_typeof(p_state #> '{held,s}') = 'number' AND (p_state #>> '{held,s}')::numeric BETWEEN 0 AND 1e10
+            THEN (p_state #>> '{held,s}')::double precision * interval '1 second' ELSE interval '0' END
+$$;
+
+-- MAX_LIFETIME where no worker would ever see that it is over. A worker that has a message ends it itself, at the attempt that fails; so
+-- does one whose time to try again comes. What is left, at stages p_stage with lifetimes p_life_s and bounce stages p_bounce ('': none):
+--   * paused without a time (nobody knows when it is resumed), and not held by an operator;
+--   * pending at a stage that has no worker (p_down), or that is not configured any more (p_default_s counts, and no bounce stage);
+--   * paused until a time behind its end (of those that wait longest, p_limit at most): is due now, for one attempt more.
+-- The first two go to the bounce stage; without one, or from there, they become failed. At most p_limit rows each time; those that ended
+-- are returned. What only waits in a long queue is not ended by its age: it has an attempt before it.
+CREATE FUNCTION pepsi.workqueue_expire(p_stage text[], p_life_s bigint[], p_bounce text[], p_down boolean[], p_default_s bigint, p_limit integer)
+RETURNS TABLE (id bigint, stage text, went_to text, error text)
+LANGUAGE plpgsql SET enable_seqscan = off AS $$
+#variable_conflict use_column
+DECLARE
+    at text := '';
+    k integer;
+    over bigint[];
+BEGIN
+    over := ARRAY(SELECT w.id FROM pepsi.workqueue w LEFT JOIN unnest(p_stage, p_life_s) c(name, life) ON lower(c.name) = lower(w.stage)
+        WHERE w.status = 'paused' AND w.timeout IS NULL AND NOT pepsi.is_held(w.status, w.state)
+          AND pepsi.life_began(w.state, w.received_at) + coalesce(c.life, p_default_s) * interval '1 second' < now()
+        LIMIT p_limit);
+    LOOP -- from one stage with pending rows to the next
+        SELECT w.stage INTO at FROM pepsi.workqueue w WHERE w.status = 'pending' AND w.stage > at ORDER BY w.stage LIMIT 1;
+        EXIT WHEN NOT FOUND OR cardinality(over) >= p_limit;
+        k := (SELECT u.o FROM unnest(p_stage) WITH ORDINALITY u(name, o) WHERE lower(u.name) = lower(at) LIMIT 1);
+        CONTINUE WHEN k IS NOT NULL AND NOT p_down[k];
+        over := over || ARRAY(SELECT o.id FROM (SELECT w.id, w.state, w.received_at FROM pepsi.workqueue w WHERE w.status = 'pending' AND w.stage = at
+              AND w.received_at < now() - coalesce(p_life_s[k], p_default_s) * interval '1 second' ORDER BY w.received_at LIMIT p_limit) o
+            WHERE pepsi.life_began(o.state, o.received_at) + coalesce(p_life_s[k], p_default_s) * interval '1 second' < now());
+    END LOOP;
+    FOR id, stage, went_to, error IN
+        UPDATE pepsi.workqueue w SET stage = coalesce(x.bounce, w.stage), timeout = NULL,
+            status = CASE WHEN x.bounce IS NULL THEN 'failed' ELSE 'pending' END::pepsi.workqueue_status,
+            state = w.state || jsonb_build_object('last_error', x.why) || CASE WHEN x.bounce IS NULL THEN '{}' ELSE jsonb_build_object('bounce',
+                jsonb_build_object('kind', 'permanent', 'diagnostic', x.why, 'enhanced_status', '4.4.7', 'phase', 'queue')) END
+        FROM (SELECT r.id, r.stage, CASE WHEN lower(c.bounce) <> lower(r.stage) THEN nullif(c.bounce, '') END AS bounce,
+                left('delivery time expired' || coalesce('; last attempt: ' || pepsi.last_error(r.state),
+                    CASE WHEN c.name IS NULL THEN ': there is no stage ' || r.stage || ' any more'
+                         WHEN r.status = 'paused' THEN ': it was paused, and nobody resumed it' ELSE ': stage ' || r.stage || ' has no worker' END), 500) AS why
+            FROM pepsi.workqueue r LEFT JOIN unnest(p_stage, p_bounce) c(name, bounce) ON lower(c.name) = lower(r.stage)
+            WHERE r.id = ANY (over) AND r.status IN ('paused', 'pending') AND NOT pepsi.is_held(r.status, r.state) ORDER BY r.id FOR UPDATE OF r SKIP LOCKED) x
+        WHERE w.id = x.id
+        RETURNING w.id, x.stage, coalesce(x.bounce, ''), x.why
+    LOOP
+        RETURN NEXT;
+    END LOOP;
+    UPDATE pepsi.workqueue w SET timeout = greatest(now(), x.ends)
+    FROM (SELECT f.id, f.timeout, pepsi.life_began(f.state, f.received_at) + coalesce(c.life, p_default_s) * interval '1 second' AS ends
+        FROM (SELECT p.id, p.stage, p.state, p.received_at, p.timeout FROM pepsi.workqueue p WHERE p.status = 'paused' AND p.timeout > now() + interval '1 minute'
+              AND NOT pepsi.is_held(p.status, p.state) ORDER BY p.timeout DESC LIMIT p_limit) f
+        LEFT JOIN unnest(p_stage, p_life_s) c(name, life) ON lower(c.name) = lower(f.stage)) x
+    WHERE w.id = x.id AND w.status = 'paused' AND x.timeout > greatest(now(), x.ends) + interval '1 minute';
+END $$;
+
+-- ---------------------------------------------------------------------------------------------- held mail, rules
+
+-- pending, paused → held. p_rule 0: by hand. p_until NULL: until it is released.
+CREATE FUNCTION pepsi.workqueue_hold(p_ids bigint[], p_rule bigint, p_reason text, p_until timestamptz) RETURNS integer
+LANGUAGE plpgsql AS $$
+DECLARE n integer;
+BEGIN
+    UPDATE pepsi.workqueue SET status = 'paused', timeout = p_until, state = state || jsonb_build_object('held',
+        CASE WHEN jsonb_typeof(state -> 'held') = 'object' THEN state -> 'held' ELSE '{}' END || jsonb_strip_nulls(jsonb_build_object(
+            'rule', p_rule, 'since', extract(epoch FROM now())::bigint, 'reason', nullif(p_reason, ''))))
+    WHERE id = ANY (p_ids) AND pepsi.workqueue_may('hold', status, state);
+    GET DIAGNOSTICS n = ROW_COUNT;
+    RETURN n;
+END $$;
+
+-- held → pending; notifies. p_past: past all rules that there are now.
+CREATE FUNCTION pepsi.workqueue_release(p_ids bigint[], p_past boolean) RETURNS integer
+LANGUAGE plpgsql AS $$
+DECLARE n integer;
+BEGIN
+    UPDATE pepsi.workqueue SET status = 'pending', timeout = NULL, state = pepsi.held_over(state, p_past)
+    WHERE id = ANY (p_ids) AND pepsi.workqueue_may('release', status, state);
+    GET DIAGNOSTICS n = ROW_COUNT;
+    IF n > 0 THEN
+        PERFORM pg_notify('workqueue', '');
+    END IF;
+    RETURN n;
+END $$;
+
+-- A rule out of {"action", "sender", "recipient", "client", "stage", "to_stage", "reason", "made_by", "for": seconds}. Sender "<>": the null one.
+CREATE FUNCTION pepsi.queue_rule_of(p jsonb) RETURNS pepsi.queue_rule
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    IF p ? 'client' AND pepsi.inet_or_null(p ->> 'client') IS NULL THEN
+        RAISE EXCEPTION '"%" is no address and no network', p ->> 'client' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    RETURN jsonb_populate_record(NULL::pepsi.queue_rule, p || jsonb_build_object(
+        'sender', CASE WHEN p ->> 'sender' = '<>' THEN '' ELSE lower((p ->> 'sender') COLLATE "C") END,
+        'recipient', lower((p ->> 'recipient') COLLATE "C"),
+        'expires_at', now() + (p ->> 'for')::integer * interval '1 second'));
+END $$;
+
+-- Adds it; its id. At most 1000: workers hold each message against all of them. Those that have expired make room.
+CREATE FUNCTION pepsi.queue_rule_add(p jsonb) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    r pepsi.queue_rule := pepsi.queue_rule_of(p);
+    new_id bigint;
+BEGIN
+    LOCK TABLE pepsi.queue_rule IN SHARE ROW EXCLUSIVE MODE;
+    IF (SELECT count(*) FROM pepsi.queue_rule WHERE expires_at IS NULL OR expires_at > now()) >= 1000 THEN
+        RAISE EXCEPTION 'there are 1000 rules already' USING ERRCODE = 'program_limit_exceeded';
+    END IF;
+    INSERT INTO pepsi.queue_rule (action, sender, recipient, client, stage, to_stage, reason, made_by, expires_at)
+    VALUES (r.action, r.sender, r.recipient, r.client, r.stage, r.to_stage, coalesce(r.reason, ''), coalesce(r.made_by, ''), r.expires_at)
+    RETURNING id INTO new_id;
+    RETURN new_id;
+END $$;
+
+-- Away with it. What it holds is released by queue_rule_release(), or within a minute by queue_rule_sweep().
+CREATE FUNCTION pepsi.queue_rule_remove(p_id bigint) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    DELETE FROM pepsi.queue_rule WHERE id = p_id;
+    RETURN FOUND;
+END $$;
+
+-- Does the rule mean this message, with all of its recipients?
+CREATE FUNCTION pepsi.queue_rule_means(r pepsi.queue_rule, p_stage text, p_mail_from text, p_rcpt_to text[], p_state jsonb) RETURNS boolean
+LANGUAGE sql STABLE AS $$
+    SELECT (r.stage IS NULL OR lower(r.stage) = lower(p_stage))
+        AND (r.sender IS NULL OR pepsi.address_means(r.sender, p_mail_from))
+        AND (r.recipient IS NULL OR NOT EXISTS (SELECT FROM unnest(p_rcpt_to) t WHERE NOT pepsi.address_means(r.recipient, t)))
+        AND (r.client IS NULL OR pepsi.address_in(p_state #>> '{origin,ip}', ARRAY[r.client]))
+$$;
+
+-- One batch of what a rule does to mail that is queued already, behind id p_after. p_rule 0: the rule is p (which is not there: only to
+-- count). Hold: what is pending or paused becomes held. Reroute: what waits for another try is due now, and its worker sends it the
+-- other way; a rule about one stage moves what is there at once, for that stage may have no worker that could. A row of which the rule
+-- means some recipients only is left to its worker, who parts them.
+CREATE FUNCTION pepsi.queue_rule_apply(p_rule bigint, p jsonb, p_dry boolean, p_after bigint, p_limit integer,
+    OUT matched integer, OUT changed integer, OUT last bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    r pepsi.queue_rule := pepsi.queue_rule_of(p);
+    ids bigint[];
+BEGIN
+    IF p_rule > 0 THEN
+        SELECT * INTO r FROM pepsi.queue_rule WHERE id = p_rule;
+    END IF;
+    IF r.action IS NULL THEN -- removed meanwhile
+        matched := 0; changed := 0; last := 0;
+        RETURN;
+    END IF;
+    ids := ARRAY(SELECT w.id FROM pepsi.workqueue w
+        WHERE w.id > p_after AND pepsi.workqueue_may('hold', w.status, w.state)
+          AND (r.action = 'hold' OR (lower(w.stage) <> lower(r.to_stage) AND (w.status = 'paused' OR r.stage IS NOT NULL)))
+          AND pepsi.queue_rule_means(r, w.stage, w.mail_from, w.rcpt_to, w.state)
+          AND NOT CASE WHEN jsonb_typeof(w.state #> '{held,released}') = 'number'
+            THEN (w.state #>> '{held,released}')::numeric >= extract(epoch FROM coalesce(r.created_at, now())) * 1000000 ELSE false END
+        ORDER BY w.id LIMIT p_limit);
+    matched := cardinality(ids);
+    last := coalesce(ids[matched], 0);
+    changed := matched;
+    IF p_dry THEN
+        RETURN;
+    ELSIF r.action = 'hold' THEN
+        changed := pepsi.workqueue_hold(ids, r.id, r.reason, r.expires_at);
+        RETURN;
+    END IF;
+    UPDATE pepsi.workqueue w SET status = 'pending', timeout = NULL, stage = CASE WHEN r.stage IS NULL THEN w.stage ELSE r.to_stage END,
+        state = CASE WHEN r.stage IS NULL THEN w.state ELSE (w.state - ARRAY['attempts', 'last_error', 'delay_sent', 'dispatch_error'])
+            || jsonb_build_object('rerouted', jsonb_build_object('rule', r.id, 'from', w.stage)) END
+    WHERE w.id = ANY (ids) AND pepsi.workqueue_may('hold', w.status, w.state);
+    GET DIAGNOSTICS changed = ROW_COUNT;
+    IF changed > 0 THEN
+        PERFORM pg_notify('workqueue', '');
+    END IF;
+END $$;
+
+-- Lets go what a rule holds, at most p_limit rows; returns how many. Other rules may hold them again.
+CREATE FUNCTION pepsi.queue_rule_release(p_rule bigint, p_limit integer) RETURNS integer
+LANGUAGE sql AS $$
+    SELECT pepsi.workqueue_release(ARRAY(SELECT w.id FROM pepsi.workqueue w WHERE w.status = 'paused' AND (w.state #>> '{held,rule}') IS NOT NULL
+        AND left(w.state #>> '{held,rule}', 20) = p_rule::text ORDER BY w.id LIMIT p_limit), false)
+$$;
+
+-- For people: the rules of an action (NULL: all), the oldest first, and how many messages each holds.
+CREATE FUNCTION pepsi.queue_rule_list(p_action text) RETURNS jsonb
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce(jsonb_agg(jsonb_build_object('id', r.id, 'action', r.action, 'sender', CASE WHEN r.sender = '' THEN '<>' ELSE r.sender END,
+        'recipient', r.recipient, 'client', r.client, 'stage', r.stage, 'to', r.to_stage, 'reason', r.reason, 'made_by', r.made_by,
+        'created_at', pepsi.iso(r.created_at), 'expires_at', pepsi.iso(r.expires_at), 'held', (SELECT count(*) FROM pepsi.workqueue w
+            WHERE w.status = 'paused' AND (w.state #>> '{held,rule}') IS NOT NULL AND left(w.state #>> '{held,rule}', 20) = r.id::text))
+        ORDER BY r.id), '[]')
+    FROM pepsi.queue_rule r WHERE (p_action IS NULL OR r.action = p_action) AND (r.expires_at IS NULL OR r.expires_at > now())
+$$;
+
+-- For workers: those in force, the newest first. Times in microseconds since 1970; 0: no end.
+CREATE FUNCTION pepsi.queue_rules() RETURNS TABLE (id bigint, action text, sender text, recipient text, client text, stage text, to_stage text,
+    reason text, created_us bigint, expires_us bigint)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT r.id, r.action, r.sender, r.recipient, r.client, r.stage, r.to_stage, r.reason, (extract(epoch FROM r.created_at) * 1000000)::bigint,
+        coalesce((extract(epoch FROM r.expires_at) * 1000000)::bigint, 0)
+    FROM pepsi.queue_rule r WHERE r.expires_at IS NULL OR r.expires_at > now() ORDER BY r.id DESC LIMIT 1000
+$$;
+
+-- Forgets rules that have expired, and lets go what a rule holds that is not there any more (a command that was cut off between removing it
+-- and releasing). Returns how many rows were let go.
+CREATE FUNCTION pepsi.queue_rule_sweep(p_limit integer DEFAULT 1000) RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF EXISTS (SELECT FROM pepsi.queue_rule WHERE expires_at < now()) THEN -- a statement without rows would notify, too
+        DELETE FROM pepsi.queue_rule WHERE expires_at < now();
+    END IF;
+    RETURN pepsi.workqueue_release(ARRAY(SELECT w.id FROM pepsi.workqueue w
+        WHERE w.status = 'paused' AND (w.state #>> '{held,rule}') IS NOT NULL AND left(w.state #>> '{held,rule}', 20) <> '0'
+          AND NOT EXISTS (SELECT FROM pepsi.queue_rule r WHERE r.id::text = left(w.state #>> '{held,rule}', 20)) ORDER BY w.id LIMIT p_limit), false);
+END $$;
+
+-- Workers read the rules when they start.
+CREATE TRIGGER queue_rule_changed_notify AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON pepsi.queue_rule
+    FOR EACH STATEMENT EXECUTE FUNCTION pepsi.config_changed_notify();
+
 -- ---------------------------------------------------------------------------------------------- other domains and their hosts
 -- All run with the owner's rights: nobody has a privilege on the tables. Times are seconds since 1970, null for none.
 
@@ -1787,4 +2085,62 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
         (SELECT count(*) FROM pepsi.tlsrpt_report WHERE outcome IS NULL),
         (SELECT count(*) FROM pepsi.tlsrpt_received WHERE received_at > now() - interval '2 days'),
         (SELECT coalesce(sum(failures), 0) FROM pepsi.tlsrpt_received WHERE received_at > now() - interval '2 days')]
+$$;
+
+-- ---------------------------------------------------------------------------------------------- suppression
+
+-- Which of these recipients (lower case) are suppressed now, by their place in the list (from 1), and why. Each counts as a message not sent.
+CREATE FUNCTION pepsi.suppression_lookup(p_rcpts text[]) RETURNS TABLE (nth integer, class text, status text, reply text, since text)
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    UPDATE pepsi.suppression s SET hits = s.hits + 1, hit_at = now() FROM unnest(p_rcpts) WITH ORDINALITY u(r, o)
+    WHERE s.recipient = u.r AND s.class <> 'allow' AND (s.expires_at IS NULL OR s.expires_at > now())
+    RETURNING u.o::integer, s.class, s.status, s.reply, pepsi.iso(s.created_at)
+$$;
+
+-- What receiving servers said of recipients, as parallel arrays: suppressed for p_seconds. What an operator put there stays as it is. At most p_most
+-- rows are learnt in all; of more nothing is learnt until some expire. Forgets a few of those that have. Returns how many are new.
+CREATE FUNCTION pepsi.suppression_learn(p_rcpts text[], p_status text[], p_reply text[], p_source bigint, p_seconds bigint, p_most bigint) RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE n integer;
+BEGIN
+    DELETE FROM pepsi.suppression WHERE recipient IN (SELECT s.recipient FROM pepsi.suppression s WHERE s.expires_at < now() ORDER BY s.expires_at
+        LIMIT 100 FOR UPDATE SKIP LOCKED);
+    IF (SELECT reltuples FROM pg_class WHERE oid = 'pepsi.suppression'::regclass) >= p_most THEN
+        RETURN 0;
+    END IF;
+    WITH put AS (
+        INSERT INTO pepsi.suppression AS s (recipient, class, status, reply, source_id, expires_at)
+        SELECT DISTINCT ON (u.r) u.r, 'hard', left(u.st, 16), left(u.re, 500), p_source, now() + p_seconds * interval '1 second'
+        FROM unnest(p_rcpts, p_status, p_reply) u(r, st, re) WHERE octet_length(u.r) BETWEEN 3 AND 320 ORDER BY u.r
+        ON CONFLICT (recipient) DO UPDATE SET status = excluded.status, reply = excluded.reply, source_id = excluded.source_id, expires_at = excluded.expires_at
+        WHERE s.class = 'hard' RETURNING s.xmax = 0 AS made)
+    SELECT count(*) INTO n FROM put WHERE made;
+    RETURN n;
+END $$;
+
+-- For pepsi-suppression. {"recipient", "class", "reason", "for": seconds}: puts it there, over what was learnt; says whether it is new.
+CREATE FUNCTION pepsi.suppression_add(p jsonb) RETURNS jsonb
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    INSERT INTO pepsi.suppression AS s (recipient, class, reply, expires_at)
+    VALUES (lower((p ->> 'recipient') COLLATE "C"), p ->> 'class', left(coalesce(p ->> 'reason', ''), 500), now() + (p ->> 'for')::bigint * interval '1 second')
+    ON CONFLICT (recipient) DO UPDATE SET class = excluded.class, status = '', reply = excluded.reply, source_id = NULL, created_at = now(),
+        expires_at = excluded.expires_at
+    RETURNING to_jsonb(s.xmax = 0)
+$$;
+
+-- {"recipient"}: says whether it was there.
+CREATE FUNCTION pepsi.suppression_remove(p jsonb) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    DELETE FROM pepsi.suppression WHERE recipient = lower((p ->> 'recipient') COLLATE "C");
+    RETURN to_jsonb(FOUND);
+END $$;
+
+-- {"recipient": r, or "@domain": all there; "after": r, "limit": n}: those in force, by recipient.
+CREATE FUNCTION pepsi.suppression_list(p jsonb) RETURNS jsonb
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce(jsonb_agg(jsonb_build_object('recipient', x.recipient, 'class', x.class, 'status', x.status, 'reply', x.reply, 'source_id', x.source_id,
+        'created_at', pepsi.iso(x.created_at), 'expires_at', pepsi.iso(x.expires_at), 'hits', x.hits, 'hit_at', pepsi.iso(x.hit_at)) ORDER BY x.recipient), '[]')
+    FROM (SELECT * FROM pepsi.suppression s WHERE (s.expires_at IS NULL OR s.expires_at > now()) AND s.recipient > coalesce(p ->> 'after', '')
+        AND (p ->> 'recipient' IS NULL OR pepsi.address_means(p ->> 'recipient', s.recipient)) ORDER BY s.recipient LIMIT (p ->> 'limit')::integer) x
 $$;

@@ -14,7 +14,7 @@ enum {
 	CAT_CHUNK = 256 * 1024,
 };
 
-static void audit(const struct control_peer *c, const char *result, int64_t count)
+void control_audit(const struct control_peer *c, const char *result, int64_t count)
 {
 	char what[1024];
 	control_request_describe(&c->req, what, sizeof what);
@@ -22,7 +22,7 @@ static void audit(const struct control_peer *c, const char *result, int64_t coun
 	    (int)c->pid, what[0] ? " " : "", what, result, count);
 }
 
-static void answer_store(struct control_peer *c, enum store_rc rc, const char *err)
+void control_answer_store(struct control_peer *c, enum store_rc rc, const char *err)
 {
 	char text[400];
 	switch (rc) {
@@ -43,7 +43,7 @@ static void answer_store(struct control_peer *c, enum store_rc rc, const char *e
 }
 
 /* A ticket for one database call, with its deadline; answers itself when there is none. */
-static struct admin_ticket *ask(struct control_peer *c)
+struct admin_ticket *control_ask(struct control_peer *c)
 {
 	struct admin_ticket *t = admin_ticket_new(&c->p);
 	if (t)
@@ -53,15 +53,15 @@ static struct admin_ticket *ask(struct control_peer *c)
 	return t;
 }
 
-static struct control_peer *redeem(void *ticket)
+struct control_peer *control_redeem(void *ticket)
 {
 	return (struct control_peer *)admin_ticket_redeem(ticket);
 }
 
-static struct store_filter filter_of(const struct control_request *r)
+struct store_filter control_filter(const struct control_request *r)
 {
 	return (struct store_filter){ .stage = r->stage, .status = r->status, .sender = r->sender,
-		.recipient = r->recipient, .after_id = r->after_id, .limit = r->limit };
+		.recipient = r->recipient, .ids = r->ids, .n_ids = r->n_ids, .after_id = r->after_id, .limit = r->limit };
 }
 
 /* --- status --- */
@@ -96,11 +96,11 @@ static void run_status(struct control_peer *c)
 
 static void on_json(void *arg, enum store_rc rc, const char *json, const char *err)
 {
-	struct control_peer *c = redeem(arg);
+	struct control_peer *c = control_redeem(arg);
 	if (!c)
 		return;
 	if (rc != STORE_OK)
-		answer_store(c, rc, err);
+		control_answer_store(c, rc, err);
 	else if (c->req.cmd == CONTROL_QUEUE_SHOW && (!json || !strcmp(json, "null")))
 		control_answer_error(c, "no such message", "it may have been delivered meanwhile");
 	else
@@ -110,29 +110,36 @@ static void on_json(void *arg, enum store_rc rc, const char *json, const char *e
 
 static void run_list(struct control_peer *c)
 {
-	struct store_filter f = filter_of(&c->req);
-	struct admin_ticket *t = ask(c);
+	struct store_filter f = control_filter(&c->req);
+	struct admin_ticket *t = control_ask(c);
 	if (t)
 		store_queue_list(c->p.a->db, &f, on_json, t);
 }
 
 static void run_show(struct control_peer *c)
 {
-	struct admin_ticket *t = ask(c);
+	struct admin_ticket *t = control_ask(c);
 	if (t)
 		store_queue_show(c->p.a->db, c->req.ids[0], on_json, t);
+}
+
+static void run_rules(struct control_peer *c)
+{
+	struct admin_ticket *t = control_ask(c);
+	if (t)
+		store_rule_list(c->p.a->db, c->req.action, on_json, t);
 }
 
 static void cat_next(struct control_peer *c);
 
 static void on_data(void *arg, enum store_rc rc, struct str data, int64_t total)
 {
-	struct control_peer *c = redeem(arg);
+	struct control_peer *c = control_redeem(arg);
 	if (!c)
 		return;
 	bool begun = c->cat_total >= 0;
 	if (!begun && rc != STORE_OK) {
-		answer_store(c, rc, NULL);
+		control_answer_store(c, rc, NULL);
 	} else if (!begun && total < 0) {
 		control_answer_error(c, "no such message", "it may have been delivered meanwhile");
 	} else if (rc != STORE_OK || (begun && (total != c->cat_total || !data.n))) {
@@ -180,87 +187,6 @@ static void run_cat(struct control_peer *c)
 	cat_next(c);
 }
 
-/* --- queue, changing --- */
-
-static void change_next(struct control_peer *c);
-
-static void on_count(void *arg, enum store_rc rc, unsigned n)
-{
-	struct control_peer *c = redeem(arg);
-	char json[64];
-	if (!c)
-		return;
-	struct admin *a = c->p.a;
-	if (rc == STORE_OK)
-		c->count += n;
-	if (rc == STORE_OK && ++c->at_id < c->req.n_ids) {
-		change_next(c);
-		return;
-	}
-	audit(c, rc == STORE_OK ? "ok" : "failed", c->count);
-	if (c->count && c->req.cmd != CONTROL_QUEUE_DELETE && a->source.wake)
-		a->source.wake(a->source.arg);
-	if (rc == STORE_OK) {
-		snprintf(json, sizeof json, "{\"count\":%" PRId64 "}", c->count);
-		control_answer(c, json);
-	} else {
-		answer_store(c, rc, NULL);
-	}
-	control_go(c);
-}
-
-/* One statement for a filter, one per id for ids. */
-static void change_next(struct control_peer *c)
-{
-	struct store_filter f = filter_of(&c->req);
-	struct store_conn *db = c->p.a->db;
-	struct admin_ticket *t = ask(c);
-	if (!t)
-		return;
-	if (c->req.n_ids)
-		f.id = c->req.ids[c->at_id];
-	if (!f.limit)
-		f.limit = INT32_MAX; /* all that match */
-	if (c->req.cmd == CONTROL_QUEUE_DELETE)
-		store_queue_delete(db, &f, on_count, t);
-	else if (c->req.cmd == CONTROL_QUEUE_RETRY)
-		store_queue_retry(db, &f, on_count, t);
-	else
-		store_queue_set_stage(db, &f, c->req.to, on_count, t);
-}
-
-/* The stage must be one of the configuration in force, or the message would lie there for ever. */
-static bool stage_exists(struct control_peer *c)
-{
-	const struct admin *a = c->p.a;
-	const struct config *conf = a->source.config ? a->source.config(a->source.arg) : NULL;
-	const char *names[256], *section;
-	char err[300], hint[300] = "";
-	size_t n = 0;
-	if (!conf)
-		return true;
-	for (size_t i = 0; (section = config_section(conf, i)) && n < sizeof names / sizeof *names; i++)
-		if (str_istarts(str_from(section), STR("stage-")))
-			names[n++] = section + 6;
-	for (size_t i = 0; i < n; i++)
-		if (!strcmp(names[i], c->req.to))
-			return true;
-	const char *near = str_nearest(str_from(c->req.to), names, n);
-	snprintf(err, sizeof err, "no stage is called %s", log_qz(c->req.to));
-	if (near)
-		snprintf(hint, sizeof hint, "did you mean %s?", near);
-	control_answer_error(c, err, hint);
-	return false;
-}
-
-static void run_change(struct control_peer *c)
-{
-	c->at_id = 0;
-	c->count = 0;
-	if (c->req.cmd != CONTROL_QUEUE_SET_STAGE || stage_exists(c))
-		change_next(c);
-}
-
 /* --- the daemon itself --- */
 
 static void run_config(struct control_peer *c)
@@ -282,10 +208,10 @@ static void on_reloaded(void *arg, const char *faults, bool in_force)
 	struct admin_ticket *t = arg;
 	if (t->a)
 		t->a->reloading = false;
-	struct control_peer *c = redeem(t);
+	struct control_peer *c = control_redeem(t);
 	if (!c)
 		return;
-	audit(c, faults ? "failed" : "ok", 0);
+	control_audit(c, faults ? "failed" : "ok", 0);
 	if (faults)
 		control_answer_error(c, faults, in_force ? "the rest of the new configuration is in force" : "the former configuration stays in force");
 	else
@@ -304,7 +230,7 @@ static void run_reload(struct control_peer *c)
 		control_answer_error(c, "a reload is under way", "try again when it is done");
 		return;
 	}
-	struct admin_ticket *t = ask(c);
+	struct admin_ticket *t = control_ask(c);
 	if (!t)
 		return;
 	admin_peer_deadline(&c->p, RELOAD_MS);
@@ -315,7 +241,7 @@ static void run_reload(struct control_peer *c)
 static void run_stop(struct control_peer *c)
 {
 	struct admin *a = c->p.a;
-	audit(c, "ok", 0);
+	control_audit(c, "ok", 0);
 	c->p.eof = true; /* nothing after this one */
 	buf_reset(&c->p.in);
 	control_answer(c, "{\"stopping\":true}");
@@ -327,7 +253,7 @@ static void run_stop(struct control_peer *c)
 
 static void on_recipient(void *arg, const char *answer, const char *source)
 {
-	struct control_peer *c = redeem(arg);
+	struct control_peer *c = control_redeem(arg);
 	if (!c)
 		return;
 	struct buf b = BUF_INIT(32 * 1024);
@@ -348,7 +274,7 @@ static void on_recipient(void *arg, const char *answer, const char *source)
 
 static void run_recipient(struct control_peer *c)
 {
-	struct admin_ticket *t = ask(c);
+	struct admin_ticket *t = control_ask(c);
 	const struct admin_source *src = &c->p.a->source;
 	if (!t)
 		return;
@@ -361,7 +287,7 @@ static void run_recipient(struct control_peer *c)
 void control_cmd_run(struct control_peer *c)
 {
 	if ((c->req.flags & CONTROL_DATABASE) && !admin_db_up(c->p.a)) {
-		answer_store(c, STORE_AWAY, NULL);
+		control_answer_store(c, STORE_AWAY, NULL);
 		return;
 	}
 	switch (c->req.cmd) {
@@ -383,7 +309,14 @@ void control_cmd_run(struct control_peer *c)
 	case CONTROL_QUEUE_DELETE:
 	case CONTROL_QUEUE_RETRY:
 	case CONTROL_QUEUE_SET_STAGE:
-		run_change(c);
+	case CONTROL_QUEUE_HOLD:
+	case CONTROL_QUEUE_RELEASE:
+	case CONTROL_RULE_ADD:
+	case CONTROL_RULE_REMOVE:
+		control_queue_run(c);
+		break;
+	case CONTROL_RULE_LIST:
+		run_rules(c);
 		break;
 	case CONTROL_CONFIG_SHOW:
 		run_config(c);
@@ -412,7 +345,7 @@ void control_cmd_expired(struct control_peer *c)
 		admin_peer_close(&c->p);
 	} else {
 		if (c->req.flags & CONTROL_CHANGES)
-			audit(c, "unknown", c->count);
+			control_audit(c, "unknown", c->count);
 		control_answer_error(c, "no answer in time; whether it was done is unknown", "look at the log of pepsid");
 	}
 }

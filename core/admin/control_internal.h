@@ -1,4 +1,4 @@
-/* Shared by control.c (socket, who may ask, lines in and out) and control_cmd.c (the commands). */
+/* Shared by control.c (socket, who may ask, lines in and out), control_cmd.c and control_queue.c (the commands). */
 #ifndef ADMIN_CONTROL_INTERNAL_H
 #define ADMIN_CONTROL_INTERNAL_H
 
@@ -14,8 +14,9 @@ struct control_peer {
 	bool looping;          /* control_go() is on the stack */
 	bool in_line;          /* a request has begun and its deadline runs */
 	struct control_request req;
-	size_t at_id;          /* of req.ids */
-	int64_t count;         /* rows changed so far */
+	int64_t rule;          /* rule.add: its id; 0: not there yet, or only asked */
+	int64_t after;         /* rows up to this id are done */
+	int64_t matched, count; /* rows so far: found, and changed */
 	int64_t cat_at, cat_total; /* queue.cat: octets sent, octets in all; total -1: length not known yet */
 };
 
@@ -25,6 +26,17 @@ void control_cmd_run(struct control_peer *c);
 void control_cmd_drained(struct control_peer *c);
 /* The time is up: answers or closes. */
 void control_cmd_expired(struct control_peer *c);
+
+/* control_queue.c: commands that change the queue, batch by batch, and its rules. */
+void control_queue_run(struct control_peer *c);
+
+/* control_cmd.c, for control_queue.c: a line for the log; an answer about the database; a ticket for one call to it, with its deadline
+ * (answers itself when there is none); what became of its peer; what the request selects. */
+void control_audit(const struct control_peer *c, const char *result, int64_t count);
+void control_answer_store(struct control_peer *c, enum store_rc rc, const char *err);
+struct admin_ticket *control_ask(struct control_peer *c);
+struct control_peer *control_redeem(void *ticket);
+struct store_filter control_filter(const struct control_request *r);
 
 /* The answers; each ends the command. json is one JSON value. */
 void control_answer(struct control_peer *c, const char *json);

@@ -23,8 +23,14 @@ enum { DEPTH_MAX = 4 }; /* request, args, ids, and one to spare */
 #define ARG_TO 256u
 #define ARG_NAME 512u
 #define ARG_TYPE 1024u
+#define ARG_DRY_RUN 2048u
+#define ARG_ACTION 4096u
+#define ARG_CLIENT 8192u
+#define ARG_REASON 16384u
+#define ARG_FOR 32768u
 #define ARG_FILTER (ARG_STAGE | ARG_STATUS | ARG_SENDER | ARG_RECIPIENT | ARG_LIMIT)
-#define ARG_SELECT (ARG_FILTER | ARG_IDS | ARG_ALL)
+#define ARG_SELECT (ARG_FILTER | ARG_IDS | ARG_ALL | ARG_DRY_RUN)
+#define ARG_RULE (ARG_ACTION | ARG_SENDER | ARG_RECIPIENT | ARG_CLIENT | ARG_STAGE | ARG_TO | ARG_REASON | ARG_FOR | ARG_DRY_RUN)
 
 static const struct command {
 	const char *name;
@@ -40,6 +46,11 @@ static const struct command {
 	{ "queue.retry", CONTROL_QUEUE_RETRY, CONTROL_DATABASE | CONTROL_CHANGES | CONTROL_SELECTS, ARG_SELECT },
 	{ "queue.set-stage", CONTROL_QUEUE_SET_STAGE, CONTROL_DATABASE | CONTROL_CHANGES | CONTROL_SELECTS,
 	    ARG_SELECT | ARG_TO },
+	{ "queue.hold", CONTROL_QUEUE_HOLD, CONTROL_DATABASE | CONTROL_CHANGES | CONTROL_SELECTS, ARG_SELECT | ARG_REASON },
+	{ "queue.release", CONTROL_QUEUE_RELEASE, CONTROL_DATABASE | CONTROL_CHANGES | CONTROL_SELECTS, ARG_SELECT },
+	{ "rule.add", CONTROL_RULE_ADD, CONTROL_DATABASE | CONTROL_CHANGES, ARG_RULE },
+	{ "rule.list", CONTROL_RULE_LIST, CONTROL_DATABASE, ARG_ACTION },
+	{ "rule.remove", CONTROL_RULE_REMOVE, CONTROL_DATABASE | CONTROL_CHANGES, ARG_IDS },
 	{ "config.show", CONTROL_CONFIG_SHOW, 0, 0 },
 	{ "dns", CONTROL_DNS, 0, ARG_NAME | ARG_TYPE },
 	{ "reload", CONTROL_RELOAD, CONTROL_CHANGES, 0 },
@@ -105,11 +116,11 @@ static int take_ids(struct json_object *v, struct control_request *r, struct fau
 
 static int take_status(struct control_request *r, struct fault *f)
 {
-	static const char *const known[] = { "pending", "running", "paused", "failed", "timeout" };
+	static const char *const known[] = { "pending", "running", "paused", "failed", "timeout", "held" };
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
 		if (!strcmp(known[i], r->status))
 			return 0;
-	return fail(f, "unknown status %s: pending, running, paused, failed or timeout", log_qz(r->status));
+	return fail(f, "unknown status %s: pending, running, paused, failed, timeout or held", log_qz(r->status));
 }
 
 static int take_arg(struct control_request *r, unsigned allowed, const char *key, struct json_object *v, struct fault *f)
@@ -120,7 +131,8 @@ static int take_arg(struct control_request *r, unsigned allowed, const char *key
 	} args[] = {
 		{ "stage", ARG_STAGE }, { "status", ARG_STATUS }, { "sender", ARG_SENDER }, { "recipient", ARG_RECIPIENT },
 		{ "ids", ARG_IDS }, { "after_id", ARG_AFTER }, { "limit", ARG_LIMIT }, { "all", ARG_ALL }, { "to", ARG_TO },
-		{ "name", ARG_NAME }, { "type", ARG_TYPE },
+		{ "name", ARG_NAME }, { "type", ARG_TYPE }, { "dry_run", ARG_DRY_RUN }, { "action", ARG_ACTION }, { "client", ARG_CLIENT },
+		{ "reason", ARG_REASON }, { "for", ARG_FOR },
 	};
 	unsigned bit = 0;
 	int64_t n;
@@ -144,6 +156,19 @@ static int take_arg(struct control_request *r, unsigned allowed, const char *key
 		return take_text(key, v, &r->name_asked, f);
 	case ARG_TYPE:
 		return take_text(key, v, &r->type, f);
+	case ARG_ACTION:
+		if (take_text(key, v, &r->action, f))
+			return -1;
+		return !strcmp(r->action, "hold") || !strcmp(r->action, "reroute") ? 0 : fail(f, "argument action must be hold or reroute");
+	case ARG_CLIENT:
+		return take_text(key, v, &r->client, f);
+	case ARG_REASON:
+		return take_text(key, v, &r->reason, f);
+	case ARG_FOR:
+		if (take_int(key, v, CONTROL_FOR_MAX, &n, f))
+			return -1;
+		r->for_s = (unsigned)n;
+		return 0;
 	case ARG_IDS:
 		return take_ids(v, r, f);
 	case ARG_AFTER:
@@ -156,9 +181,23 @@ static int take_arg(struct control_request *r, unsigned allowed, const char *key
 	default:
 		if (!json_object_is_type(v, json_type_boolean))
 			return fail(f, "argument %s must be true or false", key);
-		r->all = json_object_get_boolean(v);
+		*(bit == ARG_ALL ? &r->all : &r->dry_run) = json_object_get_boolean(v);
 		return 0;
 	}
+}
+
+/* What could never match is a slip: it would look as if it were in force. */
+static int check_rule(const struct control_request *r, struct fault *f)
+{
+	if (!r->action)
+		return fail(f, "%s needs an action", r->name);
+	if (!r->sender && !r->recipient && !r->client && !r->stage)
+		return fail(f, "%s needs a sender, a recipient, a client or a stage", r->name);
+	if ((r->action[0] == 'r') != !!r->to)
+		return fail(f, r->to ? "a rule that holds has no stage to go to" : "a rule that reroutes needs the stage to go to");
+	if ((r->sender && !strchr(r->sender, '@') && strcmp(r->sender, "<>") != 0) || (r->recipient && !strchr(r->recipient, '@')))
+		return fail(f, "an address is local@domain, or @domain for everybody there");
+	return 0;
 }
 
 static int check_whole(const struct control_request *r, struct fault *f)
@@ -170,6 +209,10 @@ static int check_whole(const struct control_request *r, struct fault *f)
 		return fail(f, "%s needs the recipient", r->name);
 	if (r->cmd == CONTROL_QUEUE_SET_STAGE && !r->to)
 		return fail(f, "%s needs the stage to go to", r->name);
+	if (r->cmd == CONTROL_RULE_ADD && check_rule(r, f))
+		return -1;
+	if (r->cmd == CONTROL_RULE_REMOVE && r->n_ids != 1)
+		return fail(f, "%s needs exactly one id", r->name);
 	if (r->cmd == CONTROL_DNS && (!r->name_asked || !r->type))
 		return fail(f, "%s needs a name and a type of record", r->name);
 	if (!(r->flags & CONTROL_SELECTS))
@@ -268,6 +311,9 @@ void control_request_done(struct control_request *r)
 	free(r->to);
 	free(r->name_asked);
 	free(r->type);
+	free(r->action);
+	free(r->client);
+	free(r->reason);
 	free(r->ids);
 	*r = (struct control_request){ .name = "" };
 }
@@ -288,7 +334,7 @@ void control_request_describe(const struct control_request *r, char *out, size_t
 		const char *key, *value;
 	} texts[] = {
 		{ "stage", r->stage }, { "status", r->status }, { "sender", r->sender }, { "recipient", r->recipient },
-		{ "to", r->to },
+		{ "to", r->to }, { "action", r->action }, { "client", r->client }, { "reason", r->reason },
 	};
 	out[0] = 0;
 	for (size_t i = 0; i < r->n_ids && i < 20; i++)
@@ -302,4 +348,8 @@ void control_request_describe(const struct control_request *r, char *out, size_t
 		put(out, size, "%slimit=%u", out[0] ? " " : "", r->limit);
 	if (r->all)
 		put(out, size, "%sall=yes", out[0] ? " " : "");
+	if (r->for_s)
+		put(out, size, "%sfor_s=%u", out[0] ? " " : "", r->for_s);
+	if (r->dry_run)
+		put(out, size, "%sdry_run=yes", out[0] ? " " : "");
 }

@@ -10,6 +10,7 @@ enum {
 	CONTROL_IDS_MAX = 1000,       /* ids in one request */
 	CONTROL_TEXT_MAX = 1000,      /* octets of a text argument */
 	CONTROL_LIMIT_MAX = 1000000,  /* rows */
+	CONTROL_FOR_MAX = 366 * 86400, /* seconds that a rule is in force; longer is without end */
 };
 
 enum control_cmd {
@@ -21,6 +22,11 @@ enum control_cmd {
 	CONTROL_QUEUE_DELETE,
 	CONTROL_QUEUE_RETRY,
 	CONTROL_QUEUE_SET_STAGE,
+	CONTROL_QUEUE_HOLD,
+	CONTROL_QUEUE_RELEASE,
+	CONTROL_RULE_ADD,
+	CONTROL_RULE_LIST,
+	CONTROL_RULE_REMOVE,
 	CONTROL_CONFIG_SHOW,
 	CONTROL_DNS,
 	CONTROL_RELOAD,
@@ -38,12 +44,13 @@ struct control_request {
 	const char *name;   /* static */
 	unsigned flags;     /* CONTROL_* */
 	/* arguments; NULL, 0 or false when absent */
-	char *stage, *status, *sender, *recipient, *to, *name_asked, *type;
+	char *stage, *status, *sender, *recipient, *to, *name_asked, *type, *action, *client, *reason;
 	int64_t *ids;
 	size_t n_ids;
 	int64_t after_id;
 	unsigned limit;
-	bool all;
+	unsigned for_s;     /* a rule ends so many seconds from now; 0: never */
+	bool all, dry_run;
 };
 
 /* Returns 0, or -1 with a sentence in err that names what is wrong (and a hint, perhaps ""). ret is to be given to

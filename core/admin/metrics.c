@@ -29,6 +29,10 @@ static void write_counts(const struct store_counts *n, struct buf *out)
 	head(out, "pepsi_queue_messages", "gauge", "Messages in the queue by status.");
 	for (size_t i = 0; i < sizeof queue / sizeof *queue; i++)
 		buf_addf(out, "pepsi_queue_messages{status=\"%s\"} %" PRId64 "\n", queue[i].status, queue[i].v);
+	one(out, "pepsi_queue_held_messages", "gauge", "Of the paused messages: those that an operator holds.", n->held);
+	head(out, "pepsi_queue_rules", "gauge", "Rules in force that hold or reroute mail.");
+	buf_addf(out, "pepsi_queue_rules{action=\"hold\"} %" PRId64 "\npepsi_queue_rules{action=\"reroute\"} %" PRId64 "\n", n->hold_rules,
+	    n->reroute_rules);
 	one(out, "pepsi_messages_accepted_total", "counter",
 	    "Messages that came into being: received, reports, splits, side messages.", n->accepted);
 	one(out, "pepsi_messages_received_total", "counter", "Messages received from outside; part of accepted.",

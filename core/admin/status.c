@@ -37,11 +37,19 @@ void admin_status_write(struct admin *a, const struct store_counts *counts, stru
 	}, ended[] = {
 		{ "accepted", n->accepted }, { "received", n->received }, { "delivered", n->delivered },
 		{ "bounced", n->bounced }, { "discarded", n->discarded },
+	}, steering[] = {
+		{ "held", n->held }, { "hold_rules", n->hold_rules }, { "reroute_rules", n->reroute_rules },
 	};
 	for (size_t i = 0; i < sizeof queue / sizeof *queue; i++) {
 		if (i)
 			buf_addc(out, ',');
 		number(out, queue[i].name, counts, queue[i].v);
+	}
+	buf_addz(out, "},\"steering\":{");
+	for (size_t i = 0; i < sizeof steering / sizeof *steering; i++) {
+		if (i)
+			buf_addc(out, ',');
+		number(out, steering[i].name, counts, steering[i].v);
 	}
 	buf_addc(out, '}');
 	for (size_t i = 0; i < sizeof ended / sizeof *ended; i++) {

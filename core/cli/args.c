@@ -15,9 +15,9 @@ const struct cli_opt_info cli_opts[CLI_N_OPTS] = {
 	[CLI_JSON] = { "json", 0, NULL, "machine-readable output" },
 	[CLI_WAIT] = { "wait", 0, "SECS", "wait at most so long" },
 	[CLI_STAGE] = { "stage", 0, "STAGE", "only messages at this stage" },
-	[CLI_STATUS] = { "status", 0, "STATUS", "only pending, running, paused, failed or timeout" },
+	[CLI_STATUS] = { "status", 0, "STATUS", "only pending, running, paused, held, failed or timeout" },
 	[CLI_SENDER] = { "sender", 0, "ADDRESS", "only messages from this address; account: what it may send as, @DOMAIN for a whole domain, may be repeated" },
-	[CLI_RECIPIENT] = { "recipient", 0, "ADDRESS", "only messages to this address" },
+	[CLI_RECIPIENT] = { "recipient", 0, "ADDRESS", "only messages to this address; @DOMAIN for a whole domain" },
 	[CLI_LIMIT] = { "limit", 0, "N", "at most so many messages, oldest first" },
 	[CLI_ALL] = { "all", 0, NULL, "every message; needed when nothing else selects" },
 	[CLI_RUNNING] = { "running", 0, NULL, "what the running pepsid uses, instead of the file" },
@@ -47,7 +47,11 @@ const struct cli_opt_info cli_opts[CLI_N_OPTS] = {
 	[CLI_DOMAIN] = { "domain", 0, "DOMAIN", "only reports about this domain" },
 	[CLI_DAY] = { "day", 0, "DATE", "only periods that began on this day (UTC): 2026-11-30" },
 	[CLI_SINCE] = { "since", 0, "DATE", "only reports whose period ended on this day or later" },
-	[CLI_DRY_RUN] = { "dry-run", 0, NULL, "look everything up and write every report, but send and change nothing" },
+	[CLI_DRY_RUN] = { "dry-run", 0, NULL, "say what would be done; change and send nothing" },
+	[CLI_DESTINATION] = { "destination", 0, "DOMAIN", "only messages to this domain, or address" },
+	[CLI_CLIENT] = { "client", 0, "NETWORK", "only messages that came from this address or network" },
+	[CLI_FOR] = { "for", 0, "TIME", "the rule ends after so long: 30 min, 4 h, 2 d; default: when it is removed" },
+	[CLI_REASON] = { "reason", 0, "TEXT", "why, for those who look at it later" },
 	[CLI_XML] = { "xml", 0, NULL, "the report itself, as it would be sent" },
 	[CLI_REPORT] = { "report", 0, NULL, "the report itself, as it would be sent" },
 	[CLI_FAILURES] = { "failures", 0, NULL, "what failed: of dmarc, reports about single messages (RFC 9991); of tlsrpt, sessions by host and reason" },
@@ -70,7 +74,7 @@ static int unknown(const char *what, const char *name, const char *const *known,
 	/* words that other tools, ours among them, have for the same */
 	static const char *const same[][2] = { { "remove", "delete" }, { "rm", "delete" }, { "rm", "remove" }, { "delete", "remove" },
 		{ "del", "delete" }, { "del", "remove" }, { "ls", "list" }, { "requeue", "retry" }, { "flush", "retry" }, { "create", "add" },
-		{ "password", "passwd" }, { "get", "show" } };
+		{ "password", "passwd" }, { "get", "show" }, { "unhold", "release" }, { "resume", "release" }, { "pause", "hold" }, { "move", "set-stage" } };
 	const char *near = str_nearest(str_from(name), known, n);
 	for (size_t i = 0; i < sizeof same / sizeof *same && !near; i++)
 		for (size_t k = 0; k < n && !near && !strcmp(name, same[i][0]); k++)

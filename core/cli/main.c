@@ -5,6 +5,7 @@
 #include "tool_dmarc.h"
 #include "tool_keys.h"
 #include "tool_sendmail.h"
+#include "tool_suppression.h"
 #include "tool_sts.h"
 #include "tool_tlsrpt.h"
 #include "tool_token.h"
@@ -19,12 +20,17 @@ const struct cli_tool cli_tools[] = {
 	{ "queue", "list", CLI_FILTER | CLI_BIT(CLI_LIMIT), 0, 0, tool_queue_list, "", "list messages, oldest first" },
 	{ "queue", "show", 0, 1, 1, tool_queue_show, "ID", "everything known about one message" },
 	{ "queue", "cat", 0, 1, 1, tool_queue_cat, "ID", "write the raw message to standard output" },
-	{ "queue", "delete", CLI_FILTER | CLI_BIT(CLI_LIMIT) | CLI_BIT(CLI_ALL), 0, CLI_POSITIONAL_MAX, tool_queue_delete,
+	{ "queue", "delete", CLI_CHANGE, 0, CLI_POSITIONAL_MAX, tool_queue_delete,
 	    "[ID ...]", "delete messages, without a bounce" },
-	{ "queue", "retry", CLI_FILTER | CLI_BIT(CLI_LIMIT) | CLI_BIT(CLI_ALL), 0, CLI_POSITIONAL_MAX, tool_queue_retry,
+	{ "queue", "retry", CLI_CHANGE, 0, CLI_POSITIONAL_MAX, tool_queue_retry,
 	    "[ID ...]", "make paused and failed messages run now" },
-	{ "queue", "set-stage", CLI_FILTER | CLI_BIT(CLI_LIMIT) | CLI_BIT(CLI_ALL), 1, CLI_POSITIONAL_MAX,
+	{ "queue", "set-stage", CLI_CHANGE, 1, CLI_POSITIONAL_MAX,
 	    tool_queue_set_stage, "STAGE [ID ...]", "move messages to another stage" },
+	{ "queue", "hold", CLI_CHANGE | CLI_RULE, 0, CLI_POSITIONAL_MAX, tool_queue_hold, "add|list|remove RULE|ID ...",
+	    "hold mail that is queued and mail that comes, by a rule; or single messages" },
+	{ "queue", "release", CLI_CHANGE, 0, CLI_POSITIONAL_MAX, tool_queue_release, "[ID ...]", "let held messages go, past the rules there are" },
+	{ "queue", "reroute", CLI_CHANGE | CLI_RULE, 0, CLI_POSITIONAL_MAX, tool_queue_reroute, "STAGE [ID ...]|list|remove RULE",
+	    "send mail by another stage, what is queued and what comes" },
 	{ "sendmail", NULL, 0, 0, CLI_POSITIONAL_MAX, tool_sendmail, "[FLAGS] [ADDRESS ...]", "send a message, with the flags of sendmail(8); also mailq, newaliases" },
 	{ "config", "check", 0, 0, 0, tool_config_check, "", "check the configuration and report every fault" },
 	{ "config", "set", 0, 3, 3, tool_config_set, "STAGE OPTION VALUE", "lay a value over the file's, in the running pepsid's database" },
@@ -39,6 +45,12 @@ const struct cli_tool cli_tools[] = {
 	{ "dmarc", "received", CLI_BIT(CLI_DOMAIN) | CLI_BIT(CLI_SINCE) | CLI_BIT(CLI_LIMIT) | CLI_BIT(CLI_FAILURES), 0, 0, tool_dmarc_received, "",
 	    "what others report about our domains" },
 	{ "dmarc", "unmute", 0, 1, 1, tool_dmarc_unmute, "ADDRESS", "send reports to an address again that one came back from" },
+	{ "suppression", "list", CLI_BIT(CLI_RECIPIENT) | CLI_BIT(CLI_LIMIT), 0, 0, tool_suppression_list, "", "recipients that mail is not sent to; --json: to export them" },
+	{ "suppression", "show", 0, 1, 1, tool_suppression_show, "ADDRESS", "one of them: why, since when, how often" },
+	{ "suppression", "add", CLI_BIT(CLI_FOR) | CLI_BIT(CLI_REASON), 1, CLI_POSITIONAL_MAX, tool_suppression_add, "ADDRESS ...", "send them nothing" },
+	{ "suppression", "complaint", CLI_BIT(CLI_FOR) | CLI_BIT(CLI_REASON), 1, CLI_POSITIONAL_MAX, tool_suppression_complaint, "ADDRESS ...", "the same, for they complained" },
+	{ "suppression", "allow", CLI_BIT(CLI_FOR) | CLI_BIT(CLI_REASON), 1, CLI_POSITIONAL_MAX, tool_suppression_allow, "ADDRESS ...", "never suppress them, whatever servers say" },
+	{ "suppression", "remove", 0, 1, CLI_POSITIONAL_MAX, tool_suppression_remove, "ADDRESS ...", "take them off the list" },
 	{ "tlsrpt", "list", CLI_BIT(CLI_DOMAIN) | CLI_BIT(CLI_DAY) | CLI_BIT(CLI_LIMIT), 0, 0, tool_tlsrpt_list, "", "TLS reports to others: counting, waiting, sent; who is muted" },
 	{ "tlsrpt", "show", CLI_BIT(CLI_REPORT), 1, 1, tool_tlsrpt_show, "ID", "what is in one of them" },
 	{ "tlsrpt", "send", CLI_BIT(CLI_DAY) | CLI_BIT(CLI_DRY_RUN), 0, 0, tool_tlsrpt_send, "", "send those whose day is over" },

@@ -1,27 +1,37 @@
-/* pepsi queue: looking at messages and repairing them, all through the control socket. */
-#include "cli_internal.h"
+/* pepsi queue: looking at messages, all through the control socket. What changes them is in tool_queue_change.c. */
+#include "tool_queue.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
-enum { PAGE = 500, IDS_PER_REQUEST = 1000, LIMIT_MAX = 1000000 };
+enum { PAGE = 500 };
 
-/* The options that select, as arguments of a request. */
-static struct json_object *filters(const struct cli *c)
+struct json_object *queue_filters(const struct cli *c)
 {
 	static const enum cli_opt opts[] = { CLI_STAGE, CLI_STATUS, CLI_SENDER, CLI_RECIPIENT };
+	const char *to = c->args.value[CLI_DESTINATION];
 	struct json_object *args = json_object_new_object();
 	for (size_t i = 0; i < sizeof opts / sizeof *opts; i++)
 		if (c->args.value[opts[i]])
 			json_object_object_add(args, cli_opts[opts[i]].name, json_object_new_string(c->args.value[opts[i]]));
+	if (to && c->args.value[CLI_RECIPIENT]) {
+		json_object_put(args);
+		cli_usage(c, "--destination and --recipient are the same; give one");
+		return NULL;
+	}
+	if (to) { /* example.org, as well as @example.org and ann@example.org */
+		struct buf b = BUF_INIT(8192);
+		buf_addf(&b, "%s%s", strchr(to, '@') ? "" : "@", to);
+		json_object_object_add(args, "recipient", json_object_new_string(buf_z(&b)));
+		buf_free(&b);
+	}
 	return args;
 }
 
-/* 0: none given. -1 after a message. */
-static int64_t limit_of(const struct cli *c)
+int64_t queue_limit(const struct cli *c)
 {
 	const char *text = c->args.value[CLI_LIMIT];
-	return text ? cli_number(c, "--limit", text, 1, LIMIT_MAX) : 0;
+	return text ? cli_number(c, "--limit", text, 1, QUEUE_LIMIT_MAX) : 0;
 }
 
 /* --- list --- */
@@ -54,6 +64,16 @@ static void row_cells(struct cli_table *t, struct json_object *row)
 	cli_table_cell(t, str_from(text));
 	/* what is held waits although nothing failed: that is said in the same place */
 	struct str error = cli_json_text(row, "last_error"), hold = cli_json_text(row, "hold");
+	struct json_object *held = NULL;
+	if (json_object_object_get_ex(row, "held", &held) && json_object_is_type(held, json_type_object)) {
+		int64_t rule = cli_json_int(held, "rule");
+		struct str why = cli_json_text(held, "reason");
+		char by[40] = "by hand";
+		if (rule)
+			snprintf(by, sizeof by, "by rule %" PRId64, rule);
+		cli_table_cellf(t, "held %s%s%.*s", by, why.n ? ": " : "", STR_ARG(why));
+		return;
+	}
 	cli_table_cell(t, error.n || !hold.n     ? error :
 		str_eq(hold, STR("cap"))         ? STR("held: over a limit of its account") :
 		str_eq(hold, STR("sender"))      ? STR("held, as its sender asked") :
@@ -81,8 +101,10 @@ static void take_row(const struct cli *c, struct listing *l, struct json_object 
 /* One page. Rows in it, or -1. */
 static int64_t take_page(struct cli *c, struct listing *l, int64_t want)
 {
-	struct json_object *args = filters(c);
+	struct json_object *args = queue_filters(c);
 	int64_t before = l->last_id;
+	if (!args)
+		return -1;
 	json_object_object_add(args, "limit", json_object_new_int64(want));
 	if (before > 0)
 		json_object_object_add(args, "after_id", json_object_new_int64(before));
@@ -105,7 +127,7 @@ int tool_queue_list(struct cli *c)
 		.right = { true },
 		.n = 8,
 	} };
-	int64_t limit = limit_of(c), n = 0;
+	int64_t limit = queue_limit(c), n = 0;
 	int rc = CLI_DONE;
 	if (limit < 0)
 		return CLI_USAGE;
@@ -276,85 +298,4 @@ int tool_queue_cat(struct cli *c)
 	if (!args)
 		return CLI_USAGE;
 	return c->json ? cat_json(c, args) : cli_ask_raw(c, "queue.cat", args, stdout);
-}
-
-/* --- delete, retry, set-stage --- */
-
-static int report(const struct cli *c, int64_t n, const char *what)
-{
-	if (c->json)
-		printf("{\"count\":%" PRId64 "}\n", n);
-	else
-		printf("%" PRId64 " message%s %s\n", n, n == 1 ? "" : "s", what);
-	return CLI_DONE;
-}
-
-/* Returns the number changed, or -1. */
-static int64_t change(struct cli *c, const char *cmd, struct json_object *args, const char *to)
-{
-	if (to)
-		json_object_object_add(args, "to", json_object_new_string(to));
-	struct json_object *o = cli_ask(c, cmd, args, CLI_ANSWER_MS, false);
-	int64_t n = o ? cli_json_int(o, "count") : -1;
-	json_object_put(o);
-	return n;
-}
-
-static int change_ids(struct cli *c, const char *cmd, const char *const *ids, size_t n, const char *to, const char *what)
-{
-	int64_t changed = 0;
-	for (size_t i = 0; i < n; i++) /* all are looked at before the first is touched */
-		if (cli_number(c, "ID", ids[i], 1, INT64_MAX - 1) < 0)
-			return CLI_USAGE;
-	for (size_t i = 0; i < n;) {
-		struct json_object *args = json_object_new_object(), *list = json_object_new_array();
-		for (size_t j = 0; j < IDS_PER_REQUEST && i < n; j++, i++)
-			json_object_array_add(list, json_object_new_int64(cli_number(c, "ID", ids[i], 1, INT64_MAX - 1)));
-		json_object_object_add(args, "ids", list);
-		int64_t k = change(c, cmd, args, to);
-		if (k < 0)
-			return CLI_FAILED;
-		changed += k;
-	}
-	report(c, changed, what);
-	if (changed < (int64_t)n)
-		return cli_fail("%" PRId64 " of %zu messages were not %s: gone, or a worker has them right now",
-		    (int64_t)n - changed, n, what);
-	return CLI_DONE;
-}
-
-static int change_some(struct cli *c, const char *cmd, const char *const *ids, size_t n_ids, const char *to, const char *what)
-{
-	unsigned selects = c->args.set & (CLI_FILTER | CLI_BIT(CLI_LIMIT) | CLI_BIT(CLI_ALL));
-	int64_t limit = limit_of(c);
-	if (limit < 0)
-		return CLI_USAGE;
-	if (n_ids && selects)
-		return cli_usage(c, "either ids or filters, not both");
-	if (n_ids)
-		return change_ids(c, cmd, ids, n_ids, to, what);
-	if (!(selects & ~CLI_BIT(CLI_LIMIT)))
-		return cli_usage(c, "which messages? Name ids or filters, or --all");
-	struct json_object *args = filters(c);
-	if (limit)
-		json_object_object_add(args, "limit", json_object_new_int64(limit));
-	if (selects & CLI_BIT(CLI_ALL))
-		json_object_object_add(args, "all", json_object_new_boolean(true));
-	int64_t n = change(c, cmd, args, to);
-	return n < 0 ? CLI_FAILED : report(c, n, what);
-}
-
-int tool_queue_delete(struct cli *c)
-{
-	return change_some(c, "queue.delete", c->args.pos, c->args.n_pos, NULL, "deleted");
-}
-
-int tool_queue_retry(struct cli *c)
-{
-	return change_some(c, "queue.retry", c->args.pos, c->args.n_pos, NULL, "made to run again");
-}
-
-int tool_queue_set_stage(struct cli *c)
-{
-	return change_some(c, "queue.set-stage", c->args.pos + 1, c->args.n_pos - 1, c->args.pos[0], "moved");
 }

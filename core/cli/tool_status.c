@@ -197,6 +197,16 @@ static void print_dmarc(struct json_object *ingress)
 		print_counts("failures", o, single, sizeof single / sizeof *single);
 }
 
+/* Where an operator holds mail or sends it another way. */
+static void print_steering(struct json_object *o)
+{
+	static const char *const keys[] = { "held", "hold_rules", "reroute_rules" };
+	struct json_object *s = NULL;
+	if (json_object_object_get_ex(o, "steering", &s) && json_object_is_type(s, json_type_object) &&
+	    (cli_json_int(s, "held") || cli_json_int(s, "hold_rules") || cli_json_int(s, "reroute_rules")))
+		print_counts("steering", s, keys, sizeof keys / sizeof *keys);
+}
+
 static void print_dns(struct json_object *dns)
 {
 	struct json_object *servers = NULL;
@@ -276,6 +286,7 @@ static void print_status(struct json_object *o)
 		printf("%-10s%s%s\n", "database", is_true(db, "up") ? "up" : "away", is_true(db, "embedded") ? ", embedded" : "");
 	if (json_object_object_get_ex(o, "queue", &queue))
 		print_counts("queue", queue, queue_keys, sizeof queue_keys / sizeof *queue_keys);
+	print_steering(o);
 	print_counts("messages", o, ended_keys, sizeof ended_keys / sizeof *ended_keys);
 	print_destinations(o);
 	if (json_object_object_get_ex(o, "ingress", &ingress) && json_object_is_type(ingress, json_type_object)) {

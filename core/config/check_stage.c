@@ -33,14 +33,23 @@ void check_stage_reference(struct check *k, const struct config_section *s, cons
 	buf_free(&near);
 }
 
-/* BOUNCE_STAGE of a stage or of the failure bouncer: does what it names make bounces? */
+/* Does this stage make bounces, or is it unknown what it does? */
+static bool makes_bounces(struct check *k, const struct config_section *target)
+{
+	const struct config_entry *program = check_entry(target, "PROGRAM");
+	const struct module_info *m = check_module(k, target);
+	return !program || str_ieq(str_from(program->v.value), STR("pepsi-stage-bounce")) || (m && (m->error || m->caps & PEPSI_CAP_BOUNCE));
+}
+
+/* BOUNCE_STAGE of a stage or of the failure bouncer: does what it names make bounces, or stand in front of what does (to learn from them)? */
 static void check_bounce_target(struct check *k, const struct config_section *s, const struct config_entry *e)
 {
 	const struct config_section *target = check_stage_section(k, e->v.value);
 	const struct config_entry *program = target ? check_entry(target, "PROGRAM") : NULL;
-	const struct module_info *m = target ? check_module(k, target) : NULL;
-	if (!program || str_ieq(str_from(program->v.value), STR("pepsi-stage-bounce")) ||
-	    (m && (m->error || m->caps & PEPSI_CAP_BOUNCE)))
+	const struct config_entry *next = target ? check_entry(target, "NEXT_STAGE") : NULL;
+	const struct config_section *behind = next ? check_stage_section(k, next->v.value) : NULL;
+	if (!program || makes_bounces(k, target) ||
+	    (behind && str_ieq(str_from(program->v.value), STR("pepsi-stage-suppression")) && makes_bounces(k, behind)))
 		return;
 	check_fault(k, s, e, true, "BOUNCE_STAGE = %s: [%s] runs %s, which makes no bounces (pepsi-stage-bounce does)", e->v.value,
 	    target->name, program->v.value);

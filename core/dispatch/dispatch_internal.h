@@ -131,6 +131,9 @@ struct stage {
 	unsigned parallelism, queue_limit;
 	uint64_t max_messages;
 	int64_t max_runtime_us;
+	int64_t life_s;         /* MAX_LIFETIME */
+	char *bounce;           /* BOUNCE_STAGE; NULL: none */
+	int64_t down_since;     /* no worker could be started since then; 0: one was ready */
 
 	struct worker_list workers;
 	unsigned n_workers, n_starting;
@@ -189,6 +192,8 @@ struct dispatch {
 	bool claiming, due_running, due_wanted, sweeping, draining;
 	struct claim_call *claim;
 	int64_t last_poll, last_sweep, last_flush, lock_since;
+	int64_t last_expire;
+	bool expiring;
 	int64_t db_clock_us, db_clock_at; /* what the server's clock said when ours (monotonic) said so; 0: unknown */
 	int64_t *lost;          /* rows that were running at the last sweep, and nobody's */
 	size_t n_lost;
@@ -203,6 +208,7 @@ struct dispatch {
 	int64_t d_failed, d_retries; /* not yet flushed */
 	uint64_t retries_total, retries_reactor; /* serialization failures: all; of the reactor's own connections */
 	unsigned stop_flushes;
+	uint64_t expired_total; /* messages whose lifetime ended where no worker had them */
 	uint64_t failed_total, claims_total, claimed_total, requeued_total;
 	uint64_t selects, writes, trips; /* of workers that are gone */
 
@@ -220,6 +226,9 @@ void dispatch_sour_add(struct dispatch *d, struct stage *st, int64_t id, int64_t
 /* claim.c */
 int dispatch_claim_init(struct dispatch *d);
 void dispatch_claim(struct dispatch *d);
+
+/* expire.c: looks for messages whose time is over where no worker sees it, when it is time to look. */
+void expire_tick(struct dispatch *d, int64_t now);
 
 /* pool.c */
 void pool_grow(struct dispatch *d, struct stage *st);

@@ -443,6 +443,7 @@ static void ready(struct worker *w, bool by_id)
 	w->start_us = clock_mono_us() - w->asked_at;
 	log_debug(NULL, "stage=%s pid=%d event=worker-ready after_us=%lld", w->stage->name, (int)w->pid, (long long)w->start_us);
 	w->stage->early_kills = 0;
+	w->stage->down_since = 0;
 	w->busy_since = w->n_flights ? clock_mono_us() : 0; /* loading and opening is no message's time */
 	w->clock_at = 0;
 	if (by_id) /* it may have more than it got */

@@ -301,6 +301,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	}
 	if (now - d->last_sweep > ORPHAN_SWEEP_US)
 		sweep(d, now);
+	expire_tick(d, now);
 	page_retries(d);
 	if (stats_dirty(d) && (now - d->last_flush > STATS_FLUSH_US || (!d->flights.n && now - d->last_flush > US_PER_S)))
 		stats_flush(d);
@@ -448,7 +449,13 @@ static int configure(struct dispatch *d, const struct config *c)
 			st->parallelism = 1;
 		if (!st->queue_limit)
 			st->queue_limit = 1;
-		st->cooldown_until = 0;
+		char *bounce = NULL;
+		if (config_str(c, section, "BOUNCE_STAGE") && !(bounce = strdup(config_str(c, section, "BOUNCE_STAGE"))))
+			return -1;
+		free(st->bounce);
+		st->bounce = bounce;
+		st->life_s = config_int(c, section, "MAX_LIFETIME");
+		st->cooldown_until = st->down_since = 0;
 		st->maybe_pending = true;
 	}
 	d->poll_interval_us = config_int(c, "pepsi-dispatch", "POLL_INTERVAL") * US_PER_S;
@@ -658,6 +665,7 @@ void dispatch_free(struct dispatch *d)
 		fair_done(&st->book);
 		TAILQ_REMOVE(&d->stages, st, link);
 		free(st->name);
+		free(st->bounce);
 		free(st->program);
 		free(st);
 	}

@@ -109,6 +109,8 @@ void dispatch_worker_started(struct dispatch *d, uint32_t token, pid_t pid, int 
 static void cool_down(struct dispatch *d, struct stage *st, const char *why)
 {
 	st->cooldown_until = clock_mono_us() + d->cooldown_us;
+	if (!st->down_since)
+		st->down_since = clock_mono_us();
 	if (strcmp(st->trouble, why))
 		log_error(NULL, "stage=%s event=launch-failed reason=%s retry_s=%lld", st->name, log_qz(why),
 		    (long long)(d->cooldown_us / US_PER_S));

@@ -144,9 +144,9 @@ void dispatch_status(struct dispatch *d, struct buf *b)
 		put_json(b, st->cooldown_until ? st->trouble : "");
 		buf_addc(b, '}');
 	}
-	buf_addf(b, "],\"dispatch\":{\"claims\":%llu,\"claimed\":%llu,\"requeued\":%llu,\"given_up\":%llu,\"serialization_failures\":%llu}",
+	buf_addf(b, "],\"dispatch\":{\"claims\":%llu,\"claimed\":%llu,\"requeued\":%llu,\"given_up\":%llu,\"expired\":%llu,\"serialization_failures\":%llu}",
 	    (unsigned long long)d->claims_total, (unsigned long long)d->claimed_total, (unsigned long long)d->requeued_total,
-	    (unsigned long long)d->failed_total, (unsigned long long)d->retries_total);
+	    (unsigned long long)d->failed_total, (unsigned long long)d->expired_total, (unsigned long long)d->retries_total);
 }
 
 struct metric {
@@ -222,4 +222,7 @@ void dispatch_metrics(struct dispatch *d, struct buf *b)
 	buf_addf(b, "# HELP pepsi_dispatch_given_up_total Messages that ended failed or timeout.\n"
 		    "# TYPE pepsi_dispatch_given_up_total counter\npepsi_dispatch_given_up_total %llu\n",
 	    (unsigned long long)d->failed_total);
+	buf_addf(b, "# HELP pepsi_dispatch_expired_total Messages whose MAX_LIFETIME ended where no worker had them.\n"
+		    "# TYPE pepsi_dispatch_expired_total counter\npepsi_dispatch_expired_total %llu\n",
+	    (unsigned long long)d->expired_total);
 }

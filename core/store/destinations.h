@@ -1,5 +1,5 @@
-/* What is known of other domains and their hosts, for pepsi-sts: policies of MTA-STS, addresses, protection; and for pepsi-tlsrpt: TLS reports. Over a
- * connection of role pepsi. Workers have calls of their own (modules/common/known.h). */
+/* What is known of other domains and their hosts, for pepsi-sts: policies of MTA-STS, addresses, protection; and for pepsi-tlsrpt: TLS reports; and for
+ * pepsi-suppression. Over a connection of role pepsi. Workers have calls of their own (modules/common/known.h). */
 #ifndef PEPSI_STORE_DESTINATIONS_H
 #define PEPSI_STORE_DESTINATIONS_H
 
@@ -24,6 +24,9 @@ enum store_destinations_question {
 	STORE_TLSRPT_UNMUTE,
 	STORE_TLSRPT_SWEEP,
 	STORE_TLSRPT_SUMMARY,
+	STORE_SUPPRESSION_LIST,   /* {"recipient", "after", "limit"} → array */
+	STORE_SUPPRESSION_ADD,    /* {"recipient", "class", "reason", "for"} → is it new? */
+	STORE_SUPPRESSION_REMOVE, /* {"recipient"} → was it there? */
 	STORE_DESTINATIONS_QUESTIONS
 };
 /* args: one JSON object, copied. json: the answer, valid during the callback; NULL on an error. */

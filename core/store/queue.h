@@ -87,6 +87,24 @@ void store_still_running(struct store_conn *c, const char *stage, const int64_t 
 typedef void (*store_blame_fn)(void *arg, enum store_rc rc, bool ended);
 void store_blame(struct store_conn *c, int64_t id, bool overrun, unsigned limit, const char *report_json, store_blame_fn fn, void *arg);
 
+/* What the dispatcher knows of a stage, for store_expire(). */
+struct store_expire_stage {
+	const char *stage, *bounce; /* bounce: BOUNCE_STAGE, "" or NULL: none */
+	int64_t life_s;             /* MAX_LIFETIME */
+	bool down;                  /* it has had no worker for so long that none is to be expected */
+};
+struct store_expired {
+	int64_t id;
+	struct str stage, to, error; /* where it was; the bounce stage, or "": failed; why. All live during the call back */
+};
+/* MAX_LIFETIME where no worker enforces it: rows paused without a time, rows at stages that are down or are not in the list any more
+ * (default_s counts for these); and rows that are to wait beyond their end become due there. At most `limit` rows of each kind. */
+typedef void (*store_expire_fn)(void *arg, enum store_rc rc, const struct store_expired *rows, size_t n);
+void store_expire(struct store_conn *c, const struct store_expire_stage *stages, size_t n, int64_t default_s, unsigned limit, store_expire_fn fn,
+    void *arg);
+/* Rules of an operator (below) that are over go, and what a rule holds that is gone is let go, 1000 rows at most: count. */
+void store_rule_sweep(struct store_conn *c, store_count_fn fn, void *arg);
+
 struct store_stage_delta {
 	const char *stage;
 	int64_t messages, time_us, kills, crashes;
@@ -110,6 +128,8 @@ struct store_counts {
 	int64_t accepted, delivered, bounced, discarded; /* since the database was made; accepted counts every row that
 	                                                    came into being: mail in, reports, splits, side messages */
 	int64_t received;                                /* of these, through admission */
+	int64_t held;                                    /* of the paused ones: by an operator */
+	int64_t hold_rules, reroute_rules;
 	/* known of other domains: policies of MTA-STS that hold, of these enforced, domains whose policy cannot be fetched; domains that mail is less
 	 * protected to than before; addresses of mail exchangers that fail */
 	int64_t sts_policies, sts_enforced, sts_failing, destinations_weaker, addresses_failing;
@@ -119,14 +139,16 @@ typedef void (*store_counts_fn)(void *arg, enum store_rc rc, const struct store_
 void store_counts(struct store_conn *c, store_counts_fn fn, void *arg);
 
 /* Answers are JSON text: list gives an array of {id, stage, status, mail_from, rcpt_to (the first 50), rcpt_count, received_at,
- * next_attempt_at, last_error}; show one such object with attempts, sender_key, body_id, headers_size, body_size, all_rcpt_to and
+ * next_attempt_at, last_error, hold, held}; show one such object with attempts, sender_key, body_id, headers_size, body_size, all_rcpt_to and
  * state besides. json is valid during the call back, NULL on an error. */
 typedef void (*store_json_fn)(void *arg, enum store_rc rc, const char *json, const char *err);
 struct store_filter {
-	const char *stage, *status, *sender, *recipient; /* NULL: any; addresses without case; "@example.org": the whole domain */
-	int64_t id;                                      /* 0: any */
+	const char *stage, *status, *sender, *recipient; /* NULL: any; addresses without case; "@example.org": the whole domain; a sender of
+	                                                  * "<>": the null sender; a status of "held" is those paused ones */
+	const int64_t *ids;                              /* these and no others; the filters above do not count then */
+	size_t n_ids;                                    /* 0: any */
 	int64_t after_id;                                /* paging: only larger ids */
-	unsigned limit;                                  /* rows; 0: 1000 for the list (which has 10,000 at most), all for repairs */
+	unsigned limit;                                  /* rows; 0: 1000. The list has 10,000 at most */
 };
 void store_queue_list(struct store_conn *c, const struct store_filter *f, store_json_fn fn, void *arg);
 void store_queue_show(struct store_conn *c, int64_t id, store_json_fn fn, void *arg); /* "null": no such row */
@@ -134,11 +156,34 @@ void store_queue_show(struct store_conn *c, int64_t id, store_json_fn fn, void *
  * < 0: no such row. */
 typedef void (*store_data_fn)(void *arg, enum store_rc rc, struct str data, int64_t total);
 void store_queue_cat(struct store_conn *c, int64_t id, int64_t offset, int32_t limit, store_data_fn fn, void *arg);
-/* Never touch running rows; count says how many were changed. Deleted ones count as discarded. retry (of paused, failed and
- * timeout rows) and set_stage (which also makes pending) forget the record of crashes, and notify `workqueue`. */
-void store_queue_delete(struct store_conn *c, const struct store_filter *f, store_count_fn fn, void *arg);
-void store_queue_retry(struct store_conn *c, const struct store_filter *f, store_count_fn fn, void *arg);
-void store_queue_set_stage(struct store_conn *c, const struct store_filter *f, const char *stage, store_count_fn fn, void *arg);
+/* One batch of an operator's command: one transaction over f->limit rows at most. None touches a running row. Deleted ones count as
+ * discarded; retry (of paused, failed and timeout rows that are not held) and set-stage forget the record of crashes; held rows leave
+ * by release alone, which lets them past the rules there are. Whatever makes rows pending notifies `workqueue`. */
+enum store_change { STORE_ROWS_DELETE, STORE_ROWS_RETRY, STORE_ROWS_SET_STAGE, STORE_ROWS_HOLD, STORE_ROWS_RELEASE };
+struct store_changed {
+	unsigned matched; /* rows that the filter found; fewer than the limit: there are no more */
+	unsigned changed; /* of these: changed; when only asked, those that would be */
+	int64_t last_id;  /* to go on behind */
+};
+typedef void (*store_change_fn)(void *arg, enum store_rc rc, const struct store_changed *n, const char *err);
+/* to: the stage of STORE_ROWS_SET_STAGE, the reason of STORE_ROWS_HOLD. dry: change nothing. */
+void store_queue_change(struct store_conn *c, enum store_change what, const struct store_filter *f, const char *to, bool dry,
+    store_change_fn fn, void *arg);
+
+/* --- rules that hold or reroute mail (pepsi.queue_rule) --- */
+
+typedef void (*store_rule_fn)(void *arg, enum store_rc rc, int64_t n, const char *err);
+/* rule: {"action", "sender", "recipient", "client", "stage", "to_stage", "reason", "made_by", "for": seconds}. n: its id. */
+void store_rule_add(struct store_conn *c, const char *rule, store_rule_fn fn, void *arg);
+/* n: 1, or 0: there is none with this id. */
+void store_rule_remove(struct store_conn *c, int64_t id, store_rule_fn fn, void *arg);
+/* action NULL: all. */
+void store_rule_list(struct store_conn *c, const char *action, store_json_fn fn, void *arg);
+/* One batch of what rule `id` does to mail in the queue behind after_id. id 0: what `rule` would do; dry then. */
+void store_rule_apply(struct store_conn *c, int64_t id, const char *rule, bool dry, int64_t after_id, unsigned limit, store_change_fn fn, void *arg);
+/* Lets go what it holds, one batch; n: rows. */
+void store_rule_release(struct store_conn *c, int64_t id, unsigned limit, store_rule_fn fn, void *arg);
+
 /* stage_stats and dispatch_stats as JSON. */
 void store_stats(struct store_conn *c, store_json_fn fn, void *arg);
 

@@ -16,6 +16,7 @@ struct queue_call {
 		store_still_fn still;
 		store_blame_fn blame;
 		store_lock_fn lock;
+		store_expire_fn expire;
 	} fn;
 	void *arg;
 	void *rows;
@@ -242,6 +243,99 @@ void store_body_rotate(struct store_conn *c, store_count_fn fn, void *arg)
 	}
 	q->fn.count = fn;
 	call_add(&q->call, STMT_BODY_ROTATE);
+	call_send(c, &q->call);
+}
+
+void store_rule_sweep(struct store_conn *c, store_count_fn fn, void *arg)
+{
+	struct queue_call *q = queue_call_new(count_done, count_result, arg);
+
+	if (!q) {
+		fn(arg, STORE_FULL, 0);
+		return;
+	}
+	q->fn.count = fn;
+	call_add(&q->call, STMT_RULE_SWEEP);
+	call_send(c, &q->call);
+}
+
+/* --- lifetimes --- */
+
+static struct str keep(char **at, const PGresult *res, int row, int col)
+{
+	struct str s = result_str(res, row, col);
+	char *to = *at;
+
+	if (s.n)
+		memcpy(to, s.p, s.n);
+	*at += s.n;
+	return str_n(to, s.n);
+}
+
+/* The rows and, behind them in the same block, their texts. */
+static void expire_result(struct call *call, unsigned stmt, const PGresult *res)
+{
+	struct queue_call *q = (struct queue_call *)call;
+	size_t n = (size_t)PQntuples(res), octets = 0;
+	struct store_expired *rows;
+	char *text;
+
+	(void)stmt;
+	for (size_t i = 0; i < n; i++)
+		for (int col = 1; col < 4; col++)
+			octets += (size_t)PQgetlength(res, (int)i, col);
+	rows = calloc(1, (n + 1) * sizeof(*rows) + octets);
+	free(q->rows); /* of an attempt before */
+	q->rows = rows;
+	q->n = rows ? n : 0;
+	text = rows ? (char *)(rows + n + 1) : NULL;
+	for (size_t i = 0; i < q->n; i++) {
+		rows[i].id = result_int8(res, (int)i, 0);
+		rows[i].stage = keep(&text, res, (int)i, 1);
+		rows[i].to = keep(&text, res, (int)i, 2);
+		rows[i].error = keep(&text, res, (int)i, 3);
+	}
+}
+
+static void expire_done(struct call *call, enum store_rc rc, const char *err)
+{
+	struct queue_call *q = (struct queue_call *)call;
+
+	(void)err;
+	q->fn.expire(q->arg, rc, rc == STORE_OK ? q->rows : NULL, rc == STORE_OK ? q->n : 0);
+	free(q->rows);
+}
+
+void store_expire(struct store_conn *c, const struct store_expire_stage *stages, size_t n, int64_t default_s, unsigned limit, store_expire_fn fn,
+    void *arg)
+{
+	struct queue_call *q = queue_call_new(expire_done, expire_result, arg);
+	struct params *p;
+
+	if (!q) {
+		fn(arg, STORE_FULL, NULL, 0);
+		return;
+	}
+	q->fn.expire = fn;
+	p = call_add(&q->call, STMT_EXPIRE);
+	params_array(p, PARAMS_TEXT);
+	for (size_t i = 0; i < n; i++)
+		params_el_octets(p, str_from(stages[i].stage));
+	params_array_end(p);
+	params_array(p, PARAMS_INT8);
+	for (size_t i = 0; i < n; i++)
+		params_el_int8(p, stages[i].life_s);
+	params_array_end(p);
+	params_array(p, PARAMS_TEXT);
+	for (size_t i = 0; i < n; i++)
+		params_el_octets(p, str_from(stages[i].bounce));
+	params_array_end(p);
+	params_array(p, PARAMS_BOOL);
+	for (size_t i = 0; i < n; i++)
+		params_el_bool(p, stages[i].down);
+	params_array_end(p);
+	params_int8(p, default_s);
+	params_int4(p, (int32_t)limit);
 	call_send(c, &q->call);
 }
 

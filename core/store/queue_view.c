@@ -13,10 +13,12 @@ struct view_call {
 		store_counts_fn counts;
 		store_json_fn json;
 		store_data_fn data;
-		store_count_fn count;
+		store_change_fn change;
+		store_rule_fn rule;
 	} fn;
 	void *arg;
 	struct store_counts counts;
+	struct store_changed changed;
 	char *text; /* NUL-terminated copy */
 	size_t n;
 	int64_t total;
@@ -71,6 +73,9 @@ static void counts_result(struct call *call, unsigned stmt, const PGresult *res)
 		uint64_t n;
 		*known[i] = str_u64(word, INT64_MAX, &n) ? 0 : (int64_t)n;
 	}
+	k->held = result_int8(res, 0, 11);
+	k->hold_rules = result_int8(res, 0, 12);
+	k->reroute_rules = result_int8(res, 0, 13);
 }
 
 static void counts_done(struct call *call, enum store_rc rc, const char *err)
@@ -130,8 +135,8 @@ static struct view_call *json_call(store_json_fn fn, void *arg)
 
 static void put_filter(struct params *p, const struct store_filter *f, unsigned limit)
 {
-	if (f->id)
-		params_int8(p, f->id);
+	if (f->n_ids)
+		params_int8s(p, f->ids, f->n_ids);
 	else
 		params_null(p);
 	params_text(p, f->stage);
@@ -142,10 +147,12 @@ static void put_filter(struct params *p, const struct store_filter *f, unsigned 
 		params_int8(p, f->after_id);
 	else
 		params_null(p);
-	if (limit)
-		params_int4(p, limit > INT32_MAX ? INT32_MAX : (int32_t)limit);
-	else
-		params_null(p);
+	params_int4(p, limit > INT32_MAX ? INT32_MAX : (int32_t)limit);
+}
+
+static unsigned limit_of(const struct store_filter *f)
+{
+	return f->limit ? f->limit : LIST_DEFAULT;
 }
 
 void store_queue_list(struct store_conn *c, const struct store_filter *f, store_json_fn fn, void *arg)
@@ -154,7 +161,7 @@ void store_queue_list(struct store_conn *c, const struct store_filter *f, store_
 
 	if (!v)
 		return;
-	put_filter(call_add(&v->call, STMT_LIST), f, f->limit == 0 ? LIST_DEFAULT : f->limit > LIST_MAX ? LIST_MAX : f->limit);
+	put_filter(call_add(&v->call, STMT_LIST), f, limit_of(f) > LIST_MAX ? LIST_MAX : limit_of(f));
 	call_send(c, &v->call);
 }
 
@@ -221,49 +228,134 @@ void store_queue_cat(struct store_conn *c, int64_t id, int64_t offset, int32_t l
 
 /* --- repairs --- */
 
-static void count_result(struct call *call, unsigned stmt, const PGresult *res)
+static void change_result(struct call *call, unsigned stmt, const PGresult *res)
 {
 	(void)stmt;
 	if (PQntuples(res) == 1)
-		((struct view_call *)call)->total = result_int4(res, 0, 0);
+		((struct view_call *)call)->changed = (struct store_changed){ .matched = (unsigned)result_int4(res, 0, 0),
+			.changed = (unsigned)result_int4(res, 0, 1), .last_id = result_int8(res, 0, 2) };
 }
 
-static void count_done(struct call *call, enum store_rc rc, const char *err)
+static void change_done(struct call *call, enum store_rc rc, const char *err)
 {
+	static const struct store_changed none;
 	struct view_call *v = (struct view_call *)call;
 
-	(void)err;
-	v->fn.count(v->arg, rc, rc == STORE_OK && v->total > 0 ? (unsigned)v->total : 0);
+	v->fn.change(v->arg, rc, rc == STORE_OK ? &v->changed : &none, err);
 }
 
-static void repair(struct store_conn *c, enum stmt_id id, const struct store_filter *f, const char *stage, store_count_fn fn, void *arg)
+static struct view_call *change_call(store_change_fn fn, void *arg)
 {
-	struct view_call *v = view_call_new(count_done, count_result, arg);
+	static const struct store_changed none;
+	struct view_call *v = view_call_new(change_done, change_result, arg);
+
+	if (v)
+		v->fn.change = fn;
+	else
+		fn(arg, STORE_FULL, &none, "out of memory");
+	return v;
+}
+
+void store_queue_change(struct store_conn *c, enum store_change what, const struct store_filter *f, const char *to, bool dry,
+    store_change_fn fn, void *arg)
+{
+	static const char *const names[] = { "delete", "retry", "set-stage", "hold", "release" };
+	struct view_call *v = change_call(fn, arg);
 	struct params *p;
 
-	if (!v) {
-		fn(arg, STORE_FULL, 0);
+	if (!v)
 		return;
-	}
-	v->fn.count = fn;
-	p = call_add(&v->call, id);
-	put_filter(p, f, f->limit);
-	if (id == STMT_SET_STAGE)
-		params_text(p, stage);
+	p = call_add(&v->call, STMT_CHANGE);
+	put_filter(p, f, limit_of(f));
+	params_text(p, names[what]);
+	params_text(p, to);
+	params_bool(p, dry);
 	call_send(c, &v->call);
 }
 
-void store_queue_delete(struct store_conn *c, const struct store_filter *f, store_count_fn fn, void *arg)
+/* --- rules --- */
+
+static void rule_result(struct call *call, unsigned stmt, const PGresult *res)
 {
-	repair(c, STMT_DELETE, f, NULL, fn, arg);
+	(void)stmt;
+	if (PQntuples(res) == 1)
+		((struct view_call *)call)->total = result_int8(res, 0, 0);
 }
 
-void store_queue_retry(struct store_conn *c, const struct store_filter *f, store_count_fn fn, void *arg)
+static void rule_done(struct call *call, enum store_rc rc, const char *err)
 {
-	repair(c, STMT_RETRY, f, NULL, fn, arg);
+	struct view_call *v = (struct view_call *)call;
+
+	v->fn.rule(v->arg, rc, rc == STORE_OK && v->total > 0 ? v->total : 0, err);
 }
 
-void store_queue_set_stage(struct store_conn *c, const struct store_filter *f, const char *stage, store_count_fn fn, void *arg)
+static struct params *rule_call(enum stmt_id id, store_rule_fn fn, void *arg, struct view_call **ret)
 {
-	repair(c, STMT_SET_STAGE, f, stage, fn, arg);
+	*ret = view_call_new(rule_done, rule_result, arg);
+	if (!*ret) {
+		fn(arg, STORE_FULL, 0, "out of memory");
+		return NULL;
+	}
+	(*ret)->fn.rule = fn;
+	return call_add(&(*ret)->call, id);
+}
+
+void store_rule_add(struct store_conn *c, const char *rule, store_rule_fn fn, void *arg)
+{
+	struct view_call *v;
+	struct params *p = rule_call(STMT_RULE_ADD, fn, arg, &v);
+
+	if (!p)
+		return;
+	params_text(p, rule);
+	call_send(c, &v->call);
+}
+
+void store_rule_remove(struct store_conn *c, int64_t id, store_rule_fn fn, void *arg)
+{
+	struct view_call *v;
+	struct params *p = rule_call(STMT_RULE_REMOVE, fn, arg, &v);
+
+	if (!p)
+		return;
+	params_int8(p, id);
+	call_send(c, &v->call);
+}
+
+void store_rule_release(struct store_conn *c, int64_t id, unsigned limit, store_rule_fn fn, void *arg)
+{
+	struct view_call *v;
+	struct params *p = rule_call(STMT_RULE_RELEASE, fn, arg, &v);
+
+	if (!p)
+		return;
+	params_int8(p, id);
+	params_int4(p, (int32_t)limit);
+	call_send(c, &v->call);
+}
+
+void store_rule_list(struct store_conn *c, const char *action, store_json_fn fn, void *arg)
+{
+	struct view_call *v = json_call(fn, arg);
+
+	if (!v)
+		return;
+	params_text(call_add(&v->call, STMT_RULE_LIST), action);
+	call_send(c, &v->call);
+}
+
+void store_rule_apply(struct store_conn *c, int64_t id, const char *rule, bool dry, int64_t after_id, unsigned limit, store_change_fn fn, void *arg)
+{
+	struct view_call *v = change_call(fn, arg);
+	struct params *p;
+
+	if (!v)
+		return;
+	p = call_add(&v->call, STMT_RULE_APPLY);
+	params_int8(p, id);
+	params_text(p, rule ? rule : "{}");
+	params_bool(p, dry);
+	params_int8(p, after_id);
+	params_int4(p, (int32_t)limit);
+	call_send(c, &v->call);
 }

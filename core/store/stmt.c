@@ -2,13 +2,15 @@
 #include "store/stmt.h"
 
 /* The rows an operator means: the parameters of struct store_filter. */
-#define FILTERED "pepsi.workqueue_select($1::bigint, $2::text, $3::text, $4::text, $5::text, $6::bigint, $7::integer)"
+#define FILTERED "pepsi.workqueue_select($1::bigint[], $2::text, $3::text, $4::text, $5::text, $6::bigint, $7::integer)"
 #define LOAD "SELECT w.id, w.body_id, w.received_at, w.stage, w.status::text, w.mail_from, w.rcpt_to, w.state::text"
 #define ROW_JSON                                                                                                       \
 	"'id', w.id, 'stage', w.stage, 'status', w.status, 'mail_from', w.mail_from, 'rcpt_to', to_json(w.rcpt_to[1:50])," \
 	" 'rcpt_count', cardinality(w.rcpt_to), 'received_at', pepsi.iso(w.received_at),"                                \
 	" 'next_attempt_at', pepsi.iso(w.timeout), 'last_error', pepsi.last_error(w.state)," \
-	" 'hold', CASE WHEN w.status = 'paused' AND w.state ? 'hold' THEN coalesce(w.state #>> '{hold,why}', 'sender') END"
+	" 'hold', CASE WHEN pepsi.is_held(w.status, w.state) THEN 'operator'" \
+	" WHEN w.status = 'paused' AND w.state ? 'hold' THEN coalesce(w.state #>> '{hold,why}', 'sender') END," \
+	" 'held', CASE WHEN pepsi.is_held(w.status, w.state) THEN w.state -> 'held' END"
 
 /* Array UPDATEs of workers: rows that are running, and at the stage in $1 when there is one. */
 #define MOVE "UPDATE pepsi.workqueue w SET stage = coalesce(u.stage, w.stage), status = u.status::pepsi.workqueue_status," \
@@ -31,7 +33,8 @@ const struct stmt stmts[STMT_N] = {
 	[STMT_CLAIM] = { "claim", "SELECT id, stage, sender_key, domain FROM pepsi.workqueue_claim($1::text[], $2::integer[], $3::integer[],"
 	    " $4::bigint[], $5::bigint[], $6::integer[], $7::text[], $8::bigint[], $9::integer[])" },
 	[STMT_DUE] = { "due", "WITH pick AS MATERIALIZED (SELECT id FROM pepsi.workqueue WHERE status = 'paused' AND timeout <= now()"
-	    " ORDER BY timeout LIMIT 5000), up AS (UPDATE pepsi.workqueue w SET status = 'pending', timeout = NULL FROM pick"
+	    " ORDER BY timeout LIMIT 5000), up AS (UPDATE pepsi.workqueue w SET status = 'pending', timeout = NULL,"
+	    " state = CASE WHEN w.state ? 'held' THEN pepsi.held_over(w.state) ELSE w.state END FROM pick"
 	    " WHERE w.id = pick.id AND w.status = 'paused' RETURNING 1)"
 	    " SELECT (SELECT count(*) FROM up)::integer, CASE WHEN (SELECT count(*) FROM pick) = 5000 THEN 1 ELSE"
 	    " coalesce((SELECT ceil(extract(epoch FROM timeout - now()) * 1000000)::bigint FROM pepsi.workqueue"
@@ -66,7 +69,10 @@ const struct stmt stmts[STMT_N] = {
 	    " (SELECT count(*) FROM pepsi.workqueue WHERE status = 'failed' AND status IN ('failed', 'timeout')),"
 	    " (SELECT count(*) FROM pepsi.workqueue WHERE status = 'timeout' AND status IN ('failed', 'timeout')),"
 	    " sum(accepted)::bigint, sum(received)::bigint, sum(delivered)::bigint, sum(bounced)::bigint, sum(discarded)::bigint,"
-	    " (SELECT array_to_string(pepsi.delivery_counts(), ' '))"
+	    " (SELECT array_to_string(pepsi.delivery_counts(), ' ')),"
+	    " (SELECT count(*) FROM pepsi.workqueue WHERE status = 'paused' AND (state #>> '{held,rule}') IS NOT NULL),"
+	    " (SELECT count(*) FROM pepsi.queue_rule WHERE action = 'hold' AND (expires_at IS NULL OR expires_at > now())),"
+	    " (SELECT count(*) FROM pepsi.queue_rule WHERE action = 'reroute' AND (expires_at IS NULL OR expires_at > now()))"
 	    " FROM pepsi.flow_stats" },
 	[STMT_LIST] = { "list", "SELECT coalesce(json_agg(json_build_object(" ROW_JSON ") ORDER BY w.id), '[]')::text"
 	    " FROM pepsi.workqueue w WHERE w.id = ANY (" FILTERED ")" },
@@ -81,9 +87,22 @@ const struct stmt stmts[STMT_N] = {
 	    " FROM pepsi.workqueue w LEFT JOIN pepsi.workqueue_body b ON b.id = w.body_id"
 	    " CROSS JOIN LATERAL (SELECT octet_length(w.headers) AS h, least(greatest($2::bigint, 0), 2000000000)::integer AS o,"
 	    " greatest($3::integer, 0) AS l) m WHERE w.id = $1::bigint" },
-	[STMT_DELETE] = { "delete", "SELECT pepsi.workqueue_delete(" FILTERED ")" },
-	[STMT_RETRY] = { "retry", "SELECT pepsi.workqueue_retry(" FILTERED ")" },
-	[STMT_SET_STAGE] = { "set_stage", "SELECT pepsi.workqueue_set_stage(" FILTERED ", $8::text)" },
+	[STMT_CHANGE] = { "change", "SELECT matched, changed, last FROM pepsi.workqueue_change($8::text, $9::text, $10::boolean, $1::bigint[], $2::text,"
+	    " $3::text, $4::text, $5::text, $6::bigint, $7::integer)" },
+	[STMT_SUPPRESSION_LIST] = { "suppression_list", "SELECT pepsi.suppression_list($1::text::jsonb)::text" },
+	[STMT_SUPPRESSION_ADD] = { "suppression_add", "SELECT pepsi.suppression_add($1::text::jsonb)::text" },
+	[STMT_SUPPRESSION_REMOVE] = { "suppression_remove", "SELECT pepsi.suppression_remove($1::text::jsonb)::text" },
+	[STMT_RULE_ADD] = { "rule_add", "SELECT pepsi.queue_rule_add($1::text::jsonb)" },
+	[STMT_RULE_REMOVE] = { "rule_remove", "SELECT CASE WHEN pepsi.queue_rule_remove($1::bigint) THEN 1 ELSE 0 END::bigint" },
+	[STMT_RULE_LIST] = { "rule_list", "SELECT pepsi.queue_rule_list($1::text)::text" },
+	[STMT_RULE_APPLY] = { "rule_apply", "SELECT matched, changed, last FROM pepsi.queue_rule_apply($1::bigint, $2::text::jsonb, $3::boolean,"
+	    " $4::bigint, $5::integer)" },
+	[STMT_RULE_RELEASE] = { "rule_release", "SELECT pepsi.queue_rule_release($1::bigint, $2::integer)::bigint" },
+	[STMT_RULE_SWEEP] = { "rule_sweep", "SELECT pepsi.queue_rule_sweep(1000)" },
+	[STMT_EXPIRE] = { "expire", "SELECT id, stage, went_to, error FROM pepsi.workqueue_expire($1::text[], $2::bigint[], $3::text[], $4::boolean[],"
+	    " $5::bigint, $6::integer)" },
+	[STMT_RULE_LOAD] = { "rule_load", "SELECT id, action, sender, recipient, client, stage, to_stage, reason, created_us, expires_us"
+	    " FROM pepsi.queue_rules()" },
 	[STMT_STATS] = { "stats", "SELECT json_build_object('stages', coalesce((SELECT json_agg(json_build_object('stage', stage,"
 	    " 'messages', messages, 'time_us', time_us, 'kills', kills, 'crashes', crashes) ORDER BY stage) FROM pepsi.stage_stats), '[]'),"
 	    " 'dispatch', (SELECT json_build_object('stages', stages, 'messages_failed', messages_failed, 'serialization_failures',"

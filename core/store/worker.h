@@ -41,6 +41,8 @@ enum store_rc store_worker_load(struct store_worker *w, struct arena *a, const i
 /* STORE_RUNNING: a MOVE to a stage at which the same pass goes on (it is the first op then); see from_stage. */
 enum store_status { STORE_PENDING, STORE_PAUSED, STORE_FAILED, STORE_RUNNING };
 
+#define STORE_PAUSE_ENDLESS UINT32_MAX
+
 struct store_clone { /* PEPSI_CLONE_* of <pepsi/stage.h> */
 	const char *stage;
 	uint32_t status;
@@ -70,7 +72,7 @@ struct store_op {
 	uint32_t touched;         /* MOVE: STORE_SET_* */
 	const char *stage;        /* MOVE (NULL: stays), INJECT */
 	enum store_status status; /* MOVE */
-	uint32_t pause_s;         /* PAUSE; MOVE with STORE_PAUSED */
+	uint32_t pause_s;         /* PAUSE; MOVE with STORE_PAUSED. STORE_PAUSE_ENDLESS: until somebody resumes it */
 	struct str headers, body, mail_from;
 	const struct str *rcpts;
 	size_t n_rcpts;

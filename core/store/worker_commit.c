@@ -19,6 +19,23 @@ static int32_t seconds(uint32_t s)
 	return s > INT32_MAX ? INT32_MAX : (int32_t)s;
 }
 
+/* A pause without end has no time at which it is over. */
+static void put_seconds(struct params *p, uint32_t s)
+{
+	if (s == STORE_PAUSE_ENDLESS)
+		params_null(p);
+	else
+		params_int4(p, seconds(s));
+}
+
+static void put_el_seconds(struct params *p, uint32_t s)
+{
+	if (s == STORE_PAUSE_ENDLESS)
+		params_el_null(p);
+	else
+		params_el_int4(p, seconds(s));
+}
+
 /* --- folding --- */
 
 enum fold { FOLD_NONE, FOLD_FINISH, FOLD_MOVE, FOLD_MOVE_STATE, FOLD_MOVE_ENVELOPE };
@@ -124,7 +141,7 @@ static void put_folded_move(struct stmt_list *l, const struct store_pass *passes
 	EACH(PARAMS_INT8, params_el_int8(p, op->id));
 	EACH(PARAMS_TEXT, put_text(p, op_stage(op) != NULL, str_from(op_stage(op))));
 	EACH(PARAMS_TEXT, params_el_octets(p, str_from(status_name(op_status(op)))));
-	EACH(PARAMS_INT4, params_el_int4(p, seconds(op->pause_s)));
+	EACH(PARAMS_INT4, put_el_seconds(p, op->pause_s));
 	if (kind == FOLD_MOVE)
 		return;
 	EACH(PARAMS_TEXT, put_text(p, op->state && (op->kind == STORE_OP_PAUSE || op->touched & STORE_STATE_MERGE), str_from(op->state)));
@@ -181,7 +198,7 @@ static void put_op(struct stmt_list *l, const struct store_op *op, int64_t pass_
 		params_int8(p, op->id);
 		params_text(p, op->stage);
 		params_text(p, status_name(op->status));
-		params_int4(p, seconds(op->pause_s));
+		put_seconds(p, op->pause_s);
 		params_text(p, op->touched & (STORE_STATE_MERGE | STORE_STATE_REPLACE) ? op->state : NULL);
 		params_bool(p, op->touched & STORE_STATE_REPLACE);
 		put_set(p, op, STORE_SET_HEADERS, op->headers);
@@ -196,7 +213,7 @@ static void put_op(struct stmt_list *l, const struct store_op *op, int64_t pass_
 	case STORE_OP_PAUSE:
 		p = stmt_list_add(l, STMT_PAUSE);
 		params_int8(p, op->id);
-		params_int4(p, seconds(op->pause_s));
+		put_seconds(p, op->pause_s);
 		params_text(p, op->state);
 		put_keep(p, op);
 		put_clones(p, op);

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "page.h"
 #include "state.h"
+#include "steer.h"
 
 #include <json-c/json.h>
 
@@ -26,6 +27,7 @@ void pass_forget(struct pepsi_msg *msg)
 	msg->n_injects = msg->base_injects;
 	msg->fanned = false;
 	msg->end = END_NONE;
+	msg->end_held = false;
 	msg->mail_from = msg->mail_from0;
 	msg->headers = msg->headers0;
 	msg->body = msg->body0;
@@ -126,6 +128,14 @@ int pass_next(struct pepsi_msg *msg, const struct worker_env *next)
 	return 0;
 }
 
+/* The hook of this hop, unless what an operator or the sender wants comes before it. */
+static int32_t hook(struct pepsi_msg *msg)
+{
+	if (pass_steer(msg) || pass_expired(msg))
+		return PEPSI_OK;
+	return msg->env->mod->stage.process(msg->env->state, &worker_host, msg);
+}
+
 /* Rows made out of this one are made of it as it is stored; a chain that made some ends here, and the queue goes on. */
 static bool may_go_on(const struct pepsi_msg *msg, int32_t rc)
 {
@@ -138,7 +148,7 @@ void pass_go_on(struct pepsi_msg *msg, int32_t rc)
 		const struct worker_env *next = msg->env0->successor(msg->env0->successor_arg, msg, msg->end_stage);
 		if (!next || pass_next(msg, next))
 			break;
-		rc = pass_expired(msg) ? PEPSI_OK : next->mod->stage.process(next->state, &worker_host, msg);
+		rc = hook(msg);
 	}
 	pass_conclude(msg, rc);
 }
@@ -146,5 +156,5 @@ void pass_go_on(struct pepsi_msg *msg, int32_t rc)
 void pass_run(struct pepsi_msg *msg)
 {
 	page_hop(msg->id, 0, msg->env, msg->began_us);
-	pass_go_on(msg, pass_expired(msg) ? PEPSI_OK : msg->env->mod->stage.process(msg->env->state, &worker_host, msg));
+	pass_go_on(msg, hook(msg));
 }

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "resolve.h"
+#include "steer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -181,7 +182,7 @@ void concurrent_begin(struct concurrent *c, struct pepsi_msg *m, struct pending 
 	m->pending = p;
 	ask_begin(m);
 	int32_t rc = PEPSI_OK;
-	if (!pass_expired(m)) {
+	if (!pass_steer(m) && !pass_expired(m)) {
 		concurrent_enter(c, m);
 		rc = c->env->mod->stage.process(c->env->state, &table, m);
 		concurrent_leave(c);

@@ -40,16 +40,20 @@ static bool told(struct pepsi_msg *m)
 
 int64_t pass_life_began(struct pepsi_msg *m)
 {
-	int64_t until;
-	if (number(m, "\"hold\"", "hold.until", &until) && until * US_PER_S > m->received_at)
-		return until * US_PER_S;
-	return m->received_at;
+	int64_t until, held, began = m->received_at;
+	if (number(m, "\"hold\"", "hold.until", &until) && until * US_PER_S > began)
+		began = until * US_PER_S;
+	if (number(m, "\"held\"", "held.s", &held)) /* while an operator held it, its time stood still */
+		began += held * US_PER_S;
+	return began;
 }
 
 uint32_t pass_pause_cap(struct pepsi_msg *m, uint32_t secs)
 {
-	int64_t at, left;
+	int64_t at, left = host_lifetime_left(m);
 	char mode;
+	if (left >= 0 && left + 1 < secs) /* for one attempt more, at its end */
+		secs = (uint32_t)left + 1;
 	if (!deadline(m, &at, &mode) || (mode == 'N' && told(m)))
 		return secs;
 	left = at - clock_wall_us() / US_PER_S;

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "page.h"
+#include "steer.h"
 #include "worker.h"
 
 #include <stdlib.h>
@@ -126,6 +127,7 @@ static bool load(struct fuse *f, struct follower *w)
 	w->conf.database_arg = f->s.database_arg;
 	fuse_env(&w->env, f->s.c, &w->mod, &w->conf);
 	w->env.runs = &w->runs;
+	w->env.steer = steer_for(f->s.steer, w->stage, w->mod.stage.caps & PEPSI_CAP_DELIVER);
 	w->left = config_int(f->s.c, section, "MAX_MESSAGES");
 	w->env.more = f->own->more;
 	w->env.more_arg = f->own->more_arg;
@@ -268,6 +270,7 @@ void fuse_free(struct fuse *f)
 			conf_done(&w->conf);
 			module_done(&w->mod);
 		}
+		free((void *)(uintptr_t)w->env.steer);
 		free(w->stage);
 		free(w);
 	}

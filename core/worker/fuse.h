@@ -33,6 +33,7 @@ struct fuse_setup {
 	bool (*before)(void *arg, const struct worker_env *hop);
 	void *before_arg;
 	const struct config_overlay *overlay;   /* laid over the section of a stage when its module is known; or NULL */
+	const struct steer *steer;              /* an operator's rules; or NULL */
 };
 
 struct fuse;

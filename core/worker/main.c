@@ -8,6 +8,7 @@
 #include "fuse.h"
 #include "page.h"
 #include "run.h"
+#include "steer.h"
 #include "base/clock.h"
 #include "store/cluster.h"
 #include "store/overlay.h"
@@ -162,13 +163,27 @@ static int read_overlay(struct store_worker *sw, struct config_overlay *ret, cha
 	return rc == STORE_OK ? 0 : -1;
 }
 
+/* And which mail is held or goes another way. The database was there a moment ago. */
+static struct steer *read_rules(struct store_worker *sw, char *err, size_t err_size)
+{
+	struct steer *s = steer_new();
+	if (s && store_worker_rules(sw, steer_add, s, err, err_size) == STORE_OK) {
+		if (steer_whole(s))
+			return s;
+		snprintf(err, err_size, "out of memory for the rules of pepsi queue hold and reroute");
+	}
+	steer_free(s);
+	return NULL;
+}
+
 static int run_stage(struct config *c, const char *stage, int channel, int out, const struct worker_module *mod,
-    struct pepsi_conf *conf, struct store_worker *sw, const struct config_overlay *overlay)
+    struct pepsi_conf *conf, struct store_worker *sw, const struct config_overlay *overlay, const struct steer *steer)
 {
 	struct worker_env env;
 	uint32_t runs = 0;
 	fuse_env(&env, c, mod, conf);
 	env.runs = &runs;
+	env.steer = steer_for(steer, stage, mod->stage.caps & PEPSI_CAP_DELIVER);
 	struct run *r = calloc(1, sizeof *r);
 	int ret = EXIT_CANNOT_START;
 	if (!r || input_init(&r->in, channel < 0 ? STDIN_FILENO : channel, channel < 0)) {
@@ -200,7 +215,7 @@ static int run_stage(struct config *c, const char *stage, int channel, int out, 
 			_exit(EXIT_CANNOT_START);
 		}
 	} else {
-		r->fuse = fuse_new(&env, &(struct fuse_setup){ c, module_db, sw, &stop_flag, run_before_hop, r, overlay });
+		r->fuse = fuse_new(&env, &(struct fuse_setup){ c, module_db, sw, &stop_flag, run_before_hop, r, overlay, steer });
 	}
 	const struct pepsi_host *host = engine ? concurrent_table() : &worker_host;
 	int page_fd = page_open(r->by_hand);
@@ -232,6 +247,7 @@ static int run_stage(struct config *c, const char *stage, int channel, int out, 
 	serve_free(many);
 	run_done(r);
 	free(r);
+	free((void *)(uintptr_t)env.steer);
 	return ret;
 }
 
@@ -276,8 +292,9 @@ static int configured(struct config *c, const char *stage, const char *section, 
 	char err[256] = "";
 	bool durable = !before && config_int(c, "pepsi-postgres", "DURABLE_COMPLETION");
 	struct store_worker *sw = store_for(c, stage, durable, err, sizeof err);
+	struct steer *steer = NULL;
 	int ret = EXIT_CANNOT_START;
-	if (!sw || read_overlay(sw, &overlay, err, sizeof err)) {
+	if (!sw || read_overlay(sw, &overlay, err, sizeof err) || (!before && !(steer = read_rules(sw, err, sizeof err)))) {
 		log_error(NULL, "event=cannot-start stage=%s error=%s", stage, log_qz(err));
 	} else {
 		fuse_overlay(c, &overlay, section, mod);
@@ -286,10 +303,11 @@ static int configured(struct config *c, const char *stage, const char *section, 
 			log_error(NULL, "event=cannot-start program=%s error=\"%d faults in [%s]\"", mod->stage.name, faults, section);
 		else
 			ret = before ? run_before(c, stage, channel, mod, &conf, sw)
-				     : run_stage(c, stage, channel, out, mod, &conf, sw, &overlay);
+				     : run_stage(c, stage, channel, out, mod, &conf, sw, &overlay, steer);
 		conf_done(&conf);
 	}
 	store_worker_free(sw);
+	steer_free(steer);
 	config_overlay_free(&overlay);
 	return ret;
 }

@@ -3,6 +3,7 @@
 #include "pass.h"
 
 #include "base/clock.h"
+#include "proto/relay/backoff.h"
 #include "state.h"
 
 #include <json-c/json.h>
@@ -54,7 +55,8 @@ static void set_json(struct pepsi_msg *msg, const char *outcome, const char *to,
 	struct buf b = BUF_INIT(LINE_MAX_HERE);
 	for (size_t i = 0; i < msg->n_clones + msg->n_injects && n_also < ALSO_MAX; i++) {
 		const char *s = i < msg->n_clones ? msg->clones[i].stage : msg->injects[i - msg->n_clones].stage;
-		bool dup = to && !strcmp(s, to);
+		bool waits = i < msg->n_clones && msg->clones[i].status == PEPSI_CLONE_RETRY; /* "also" makes the dispatcher look when it is due */
+		bool dup = to && !waits && !strcmp(s, to);
 		for (size_t k = 0; k < n_also && !dup; k++)
 			dup = !strcmp(also[k], s);
 		if (!dup)
@@ -254,13 +256,69 @@ static int build_move(struct pepsi_msg *msg, struct plan *p)
 	return 0;
 }
 
+static bool can_bounce(const struct pepsi_msg *msg)
+{
+	return msg->env->bounce && strcmp(msg->env->bounce, msg->env->stage) != 0;
+}
+
+/* The message's time is over: its sender is told. 0, or -1: memory. */
+static int to_bounce(struct pepsi_msg *msg, const char *why)
+{
+	struct json_object *b = json_object_new_object();
+	bool bad = !b || json_object_object_add(b, "kind", json_object_new_string("permanent")) ||
+	    json_object_object_add(b, "diagnostic", json_reason(msg, why)) ||
+	    json_object_object_add(b, "enhanced_status", json_object_new_string("4.4.7")) ||
+	    json_object_object_add(b, "phase", json_object_new_string("queue"));
+	if (bad) {
+		json_object_put(b);
+		return -1;
+	}
+	if (pass_merge_key(msg, "bounce", b)) /* takes it over */
+		return -1;
+	msg->end = END_MOVE;
+	msg->end_stage = msg->env->bounce;
+	return 0;
+}
+
+/* The hook paused a message whose MAX_LIFETIME is over: that is the end of it, whatever the module thought. Returns 1: it is a move or a
+ * failure now; 0: nothing to do; -1: memory. Rows that it made of this one stay, and count their time themselves. */
+static int pause_over(struct pepsi_msg *msg)
+{
+	if (msg->end_held || host_lifetime_left(msg) >= 0)
+		return 0;
+	const char *why = pass_reason(msg);
+	char text[REASON_MAX];
+	snprintf(text, sizeof text, "delivery time expired; %.400s", why ? why : "the stage would have it wait on");
+	if (msg->end_keep) { /* pause_with(): the others went where its clones are */
+		bool *gone = arena_calloc(msg->a, msg->n_rcpts0 + 1, sizeof *gone);
+		if (!gone)
+			return -1;
+		for (size_t i = 0; i < msg->n_rcpts0; i++)
+			gone[i] = true;
+		for (size_t i = 0; i < msg->end_n_keep; i++)
+			gone[msg->end_keep[i]] = false;
+		msg->gone = gone;
+		msg->n_gone = msg->n_rcpts0 - msg->end_n_keep;
+		msg->fanned = true;
+		msg->end_keep = NULL;
+	}
+	if (can_bounce(msg))
+		return to_bounce(msg, text) ? -1 : 1;
+	msg->end = END_FAIL;
+	return pass_merge_key(msg, "last_error", json_reason(msg, text)) ? -1 : 1;
+}
+
 static int build_pause(struct pepsi_msg *msg, struct plan *p)
 {
-	if (pass_tell_late(msg))
+	int over = pause_over(msg);
+	if (over)
+		return over < 0 ? -1 : build_move(msg, p);
+	if (!msg->end_held && pass_tell_late(msg))
 		return -1;
 	const uint32_t *keep = msg->end_keep;
 	size_t n_keep = msg->end_n_keep;
-	msg->end_secs = pass_pause_cap(msg, msg->end_secs);
+	if (!msg->end_held)
+		msg->end_secs = pass_pause_cap(msg, msg->end_secs);
 	if (!keep && msg->n_gone && !(keep = pass_left(msg, &n_keep)))
 		return -1;
 	bool simple = !keep && !msg->n_clones;
@@ -278,7 +336,7 @@ static int build_pause(struct pepsi_msg *msg, struct plan *p)
 	if (state_for(msg, p, op))
 		return -1;
 	set_json(msg, "pause", NULL, NULL);
-	set_event(msg, "paused", LOG_LV_INFO, keep ? n_keep : msg->n_rcpts0, pass_reason(msg));
+	set_event(msg, msg->end_held ? "held" : "paused", msg->end_held ? LOG_LV_DEBUG : LOG_LV_INFO, keep ? n_keep : msg->n_rcpts0, pass_reason(msg));
 	return 0;
 }
 
@@ -326,40 +384,25 @@ static void again_later(struct pepsi_msg *msg)
 	struct json_object *o = state_at(msg->state, "attempts");
 	int64_t attempts = json_object_is_type(o, json_type_int) ? json_object_get_int64(o) : 0;
 	attempts = attempts < 0 || attempts > 1000000 ? 1 : attempts + 1;
-	int64_t left = host_lifetime_left(msg), wait = BACKOFF_MAX_S;
-	if (attempts <= 6) /* 60, 120, … 1920 s */
-		wait = (int64_t)BACKOFF_S << (attempts - 1);
+	int64_t left = host_lifetime_left(msg);
 	if (pass_merge_key(msg, "attempts", json_object_new_int64(attempts)) ||
 	    pass_merge_key(msg, "last_error", json_reason(msg, why))) {
 		only_fail(msg, "out of memory", false);
 		return;
 	}
 	if (left < 0) {
-		const char *bounce = msg->env->bounce;
-		if (!bounce || !strcmp(bounce, msg->env->stage)) {
+		if (!can_bounce(msg)) {
 			only_fail(msg, why, false);
 			return;
 		}
-		struct json_object *b = json_object_new_object();
-		bool bad = !b || json_object_object_add(b, "kind", json_object_new_string("permanent")) ||
-		    json_object_object_add(b, "diagnostic", json_reason(msg, why)) ||
-		    json_object_object_add(b, "enhanced_status", json_object_new_string("4.4.7")) ||
-		    json_object_object_add(b, "phase", json_object_new_string("queue"));
-		if (bad) {
-			json_object_put(b);
+		if (to_bounce(msg, why)) {
 			only_fail(msg, "out of memory", false);
 			return;
 		}
-		if (pass_merge_key(msg, "bounce", b)) {
-			only_fail(msg, "out of memory", false);
-			return;
-		}
-		msg->end = END_MOVE;
-		msg->end_stage = bounce;
 	} else {
 		msg->end = END_PAUSE;
 		msg->end_keep = NULL;
-		msg->end_secs = (uint32_t)(wait < left ? wait : left + 1);
+		msg->end_secs = relay_backoff_s(BACKOFF_S, BACKOFF_MAX_S, (uint64_t)attempts - 1, left + 1, (uint64_t)msg->id ^ (uint64_t)clock_mono_us());
 	}
 	if (build(msg))
 		only_fail(msg, "out of memory", false);

@@ -24,6 +24,7 @@
 #include "store/worker.h"
 
 struct json_object;
+struct steer_list; /* steer.h */
 struct net_dns_group;
 struct pending;
 
@@ -47,6 +48,7 @@ struct worker_env {
 	int64_t lifetime_s;   /* MAX_LIFETIME */
 	int64_t runtime_ms;   /* MAX_RUNTIME */
 	bool success_dsn;     /* ORIGINATE_SUCCESS_DSN */
+	const struct steer_list *steer; /* rules of an operator that can matter here; NULL: none */
 	bool any_stage;       /* no configuration to hold stage names against */
 	int (*more)(void *arg); /* are there further messages? NULL: no */
 	void *more_arg;
@@ -113,6 +115,7 @@ struct pepsi_msg {
 	enum pass_end_kind end;
 	const char *end_stage;
 	uint32_t end_secs;
+	bool end_held;                  /* END_PAUSE by a rule of an operator: no deadline shortens it */
 	const uint32_t *end_keep;       /* pause_with; NULL: all that are not gone */
 	size_t end_n_keep;
 
@@ -192,7 +195,7 @@ const uint32_t *pass_left(struct pepsi_msg *msg, size_t *ret_n);
 
 /* deadline.c. When the message's lifetime begins (microseconds): its arrival, or the end of its hold. */
 int64_t pass_life_began(struct pepsi_msg *msg);
-/* A pause of so many seconds, cut short at the sender's deadline while that lies ahead. */
+/* A pause of so many seconds, cut short at the end of the message's lifetime, and at the sender's deadline, while these lie ahead. */
 uint32_t pass_pause_cap(struct pepsi_msg *msg, uint32_t secs);
 /* A delivery stage is about to have a message whose sender wants it back by now: the terminal is set (BOUNCE_STAGE, or failed), and process()
  * is not to run. */

@@ -178,7 +178,7 @@ int run_loop(struct run *r)
 		if (!run_before_hop(r, r->env))
 			return 1;
 		if (r->env->mod->stage.process_batch && r->env->mod->stage.load_class == PEPSI_LOAD_METADATA &&
-		    r->in.head->st == ITEM_READY) {
+		    !r->env->steer && r->in.head->st == ITEM_READY) {
 			run_batch(r);
 		} else {
 			struct item *it = input_take(&r->in);

@@ -2,6 +2,8 @@
  * the host only; opens nothing. */
 #include "relay.h"
 
+#include "proto/relay/backoff.h"
+
 #include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,20 +29,7 @@ enum relay_verdict relay_judge(const struct smtp_result *r)
 
 uint32_t relay_backoff(const struct relay_policy *p, uint64_t attempts, int64_t lifetime_left, uint64_t seed)
 {
-	int64_t wait = p->retry_min < 1 ? 1 : p->retry_min;
-	for (uint64_t i = 0; i < attempts && wait < p->retry_max; i++)
-		wait *= 2;
-	if (wait > p->retry_max)
-		wait = p->retry_max < 1 ? 1 : p->retry_max;
-	/* splitmix64: many messages that failed together must not come back together */
-	seed += UINT64_C(0x9e3779b97f4a7c15);
-	seed = (seed ^ (seed >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-	seed = (seed ^ (seed >> 27)) * UINT64_C(0x94d049bb133111eb);
-	seed ^= seed >> 31;
-	wait = wait - wait / 4 + (int64_t)(seed % (uint64_t)(wait / 2 + 1));
-	if (lifetime_left > 0 && wait > lifetime_left)
-		wait = lifetime_left;
-	return wait < 1 ? 1 : wait > UINT32_MAX ? UINT32_MAX : (uint32_t)wait;
+	return relay_backoff_s(p->retry_min, p->retry_max, attempts, lifetime_left, seed);
 }
 
 static void add(struct json_object *o, const char *key, struct str s)
@@ -156,7 +145,7 @@ static uint64_t attempts_before(const struct pepsi_host *host, struct pepsi_msg 
 	return n;
 }
 
-/* When waiting begins: a hold that the sender asked for is none. */
+/* When waiting begins: a hold that the sender asked for is none, nor is one of an operator. */
 static int64_t began(const struct pepsi_host *host, struct pepsi_msg *msg)
 {
 	int64_t at = host->received_at(msg);
@@ -165,6 +154,9 @@ static int64_t began(const struct pepsi_host *host, struct pepsi_msg *msg)
 	if (s.n && memmem(s.p, s.n, "\"hold\"", 6) && host->state_get(msg, "hold.until", &until) == PEPSI_OK &&
 	    !str_u64(str_n(until.p, until.n), INT32_MAX * UINT64_C(100), &n) && (int64_t)n * 1000000 > at)
 		at = (int64_t)n * 1000000;
+	if (s.n && memmem(s.p, s.n, "\"held\"", 6) && host->state_get(msg, "held.s", &until) == PEPSI_OK &&
+	    !str_u64(str_n(until.p, until.n), INT32_MAX * UINT64_C(100), &n))
+		at += (int64_t)n * 1000000;
 	return at;
 }
 

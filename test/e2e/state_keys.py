@@ -170,6 +170,24 @@ class Behind(pepsi.Smtp):
         return super().reply()
 
 
+def steer(d):
+    """what an operator's rules write, on a message that waits"""
+    def run(*args):
+        code, out, err = d.cli("queue", *args)
+        pepsi.check(code == 0, "pepsi queue %s: %s%s" % (" ".join(args), out, err))
+    pepsi.wait_for("a message that waits", lambda: [m for m in d.queue("--stage", "relay") if m["status"] == "paused"])
+    run("hold", "add", "--stage", "relay", "--reason", "a look")
+    pepsi.wait_for("it to be held", lambda: d.queue("--status", "held"))
+    run("release", "--status", "held")
+    for rule in d.json("queue", "hold", "list"):
+        run("hold", "remove", str(rule["id"]))
+    pepsi.wait_for("it to wait again", lambda: [m for m in d.queue("--stage", "relay") if m["status"] == "paused"])
+    run("reroute", "deaf", "--stage", "relay")
+    pepsi.wait_for("it to be rerouted", lambda: not d.queue("--stage", "relay"))
+    for rule in d.json("queue", "reroute", "list"):
+        run("reroute", "remove", str(rule["id"]))
+
+
 def every_way(t):
     if not os.path.exists(os.path.join(STAGES, "pepsi-stage-bad-crash.so")):
         raise pepsi.Skip("test/stages was not built")
@@ -242,6 +260,7 @@ def every_way(t):
     r = subprocess.run([os.path.join(pepsi.BIN, "pepsi-failure-bouncer"), "-c", d.config, "--state", d.state, "--once"], stdin=subprocess.DEVNULL,
                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60, env=dict(os.environ, **t.environment))
     pepsi.check(r.returncode == 0, "failure-bouncer: %s" % r.stdout.decode())
+    steer(d)
     for s in sink.values():
         s.script = {}
     missing = {k for k in p.written if not (pepsi.SANITIZED and k in NOT_SANITIZED)}

@@ -257,3 +257,125 @@ DO $$ BEGIN
     ASSERT (SELECT count(*) FROM pepsi.greylist WHERE passes > 0) = 150, 'what has passed stays';
     DELETE FROM pepsi.greylist WHERE key < decode(lpad('ffff', 32, '0'), 'hex');
 END $$;
+
+-- MAX_LIFETIME where no worker has the message: what is paused without a time, what is pending at a stage that is down or gone; never what is
+-- held, runs, waits in a queue that moves, or has an end of its own to wait for.
+DO $$
+DECLARE
+    r record;
+    n integer := 0;
+    long interval := interval '10 days';
+BEGIN
+    DELETE FROM pepsi.workqueue;
+    INSERT INTO pepsi.workqueue_body VALUES (-1, '');
+    INSERT INTO pepsi.workqueue (id, body_id, stage, status, timeout, received_at, mail_from, rcpt_to, headers, state) VALUES
+        (-1, -1, 'up', 'paused', NULL, now() - long, 'a@b', '{c@d}', '', '{"last_error":"450 later"}'),     -- by hand: bounced
+        (-2, -1, 'up', 'paused', NULL, now(), 'a@b', '{c@d}', '', '{}'),                                   -- young
+        (-3, -1, 'up', 'paused', NULL, now() - long, 'a@b', '{c@d}', '', '{"held":{"rule":4,"since":1}}'), -- held
+        (-4, -1, 'up', 'paused', NULL, now() - long, 'a@b', '{c@d}', '', '{"held":{"s":1000000}}'),        -- was held for long
+        (-5, -1, 'up', 'pending', NULL, now() - long, 'a@b', '{c@d}', '', '{}'),                           -- waits its turn
+        (-6, -1, 'down', 'pending', NULL, now() - long, 'a@b', '{c@d}', '', '{}'),                         -- nobody will come
+        (-7, -1, 'down', 'pending', NULL, now(), 'a@b', '{c@d}', '', '{}'),
+        (-8, -1, 'down', 'running', NULL, now() - long, 'a@b', '{c@d}', '', '{}'),
+        (-9, -1, 'gone', 'pending', NULL, now() - long, 'a@b', '{c@d}', '', '{}'),                         -- no such stage: failed
+        (-10, -1, 'gone', 'pending', NULL, now() - interval '1 day', 'a@b', '{c@d}', '', '{}'),
+        (-11, -1, 'bounce', 'paused', NULL, now() - long, 'a@b', '{c@d}', '', '{}'),                       -- at the bounce stage itself: failed
+        (-12, -1, 'up', 'paused', now() + interval '90 days', now() - long, 'a@b', '{c@d}', '', '{}'),     -- due at once
+        (-13, -1, 'up', 'paused', now() + interval '90 days', now(), 'a@b', '{c@d}', '', '{}'),            -- due at its end
+        (-14, -1, 'up', 'paused', now() + interval '1 day', now(), 'a@b', '{c@d}', '', '{}'),              -- early enough
+        (-15, -1, 'up', 'paused', now() + interval '90 days', now() - long, 'a@b', '{c@d}', '', jsonb_build_object('hold',
+            jsonb_build_object('until', extract(epoch FROM now() + interval '90 days')::bigint))),         -- as its sender asked
+        (-16, -1, 'down', 'failed', NULL, now() - long, 'a@b', '{c@d}', '', '{}'),
+        (-17, -1, 'up', 'paused', NULL, now() - long, 'a@b', '{c@d}', '', '{"hold":{"until":"x"},"held":{"s":[]}}');  -- nonsense is none
+    FOR r IN SELECT * FROM pepsi.workqueue_expire('{up,down,bounce}', '{432000,432000,432000}', '{bounce,bounce,""}', '{f,t,f}', 432000, 100) LOOP
+        n := n + 1;
+        ASSERT r.id IN (-1, -6, -9, -11, -17), r.id;
+        ASSERT r.went_to = CASE WHEN r.id IN (-9, -11) THEN '' ELSE 'bounce' END, r::text;
+    END LOOP;
+    ASSERT n = 5, n;
+    ASSERT (SELECT (stage, status::text, state #>> '{bounce,kind}', state #>> '{bounce,enhanced_status}', state ->> 'last_error')
+        = ('bounce', 'pending', 'permanent', '4.4.7', 'delivery time expired; last attempt: 450 later') FROM pepsi.workqueue WHERE id = -1);
+    ASSERT (SELECT stage = 'bounce' AND state ->> 'last_error' LIKE '%stage down has no worker' FROM pepsi.workqueue WHERE id = -6);
+    ASSERT (SELECT stage = 'gone' AND status = 'failed' AND state ->> 'last_error' LIKE '%there is no stage gone any more' FROM pepsi.workqueue WHERE id = -9);
+    ASSERT (SELECT status = 'failed' FROM pepsi.workqueue WHERE id = -11);
+    ASSERT (SELECT status = 'paused' AND timeout <= now() FROM pepsi.workqueue WHERE id = -12);
+    ASSERT (SELECT timeout BETWEEN now() + interval '4 days 23 hours' AND now() + interval '5 days 1 hour' FROM pepsi.workqueue WHERE id = -13);
+    ASSERT (SELECT count(*) = 2 FROM pepsi.workqueue WHERE id IN (-14, -15) AND status = 'paused' AND timeout > now() + interval '23 hours');
+    ASSERT (SELECT count(*) = 8 FROM pepsi.workqueue WHERE (id, status::text) IN ((-2, 'paused'), (-3, 'paused'), (-4, 'paused'), (-5, 'pending'), (-7, 'pending'),
+        (-8, 'running'), (-10, 'pending'), (-16, 'failed')));
+    ASSERT NOT EXISTS (SELECT FROM pepsi.workqueue_expire('{up,down,bounce}', '{432000,432000,432000}', '{bounce,bounce,""}', '{f,t,f}', 432000, 100));
+    DELETE FROM pepsi.workqueue;
+END $$;
+
+-- Held mail: how long it was held is kept, released ones go past older rules; the sweep lets go what no rule holds any more, and what is
+-- due by the end of its rule goes on.
+DO $$
+DECLARE
+    rule bigint;
+    c record;
+    st jsonb;
+BEGIN
+    INSERT INTO pepsi.workqueue_body VALUES (-1, '');
+    INSERT INTO pepsi.workqueue (id, body_id, stage, status, mail_from, rcpt_to, headers, state) VALUES
+        (1000001, -1, 's', 'pending', 'Ann@Example.org', '{c@one.test}', '', '{"held":{"s":7}}'),
+        (1000002, -1, 's', 'pending', 'ann@other.org', '{c@one.test}', '', '{}'), (1000003, -1, 's', 'running', 'ann@example.org', '{c@one.test}', '', '{}'),
+        (1000004, -1, 's', 'paused', 'ann@example.org', '{c@one.test,c@two.test}', '', '{}'), (1000005, -1, 's', 'pending', '', '{c@two.test}', '', '{}');
+    rule := pepsi.queue_rule_add('{"action":"hold","sender":"@EXAMPLE.org","recipient":"@one.test","reason":"r"}');
+    c := pepsi.queue_rule_apply(rule, '{}', false, 0, 100);
+    ASSERT c.matched = 1 AND c.changed = 1 AND c.last = 1000001, c;   -- not the running one, not the one with another recipient
+    ASSERT (pepsi.queue_rule_apply(rule, '{}', false, 0, 100)).matched = 0;
+    SELECT state INTO st FROM pepsi.workqueue WHERE id = 1000001;
+    ASSERT st #>> '{held,s}' = '7' AND st #>> '{held,rule}' = rule::text, st;
+    UPDATE pepsi.workqueue SET state = jsonb_set(state, '{held,since}', to_jsonb(extract(epoch FROM now())::bigint - 100)) WHERE id = 1000001;
+    ASSERT (pepsi.workqueue_change('retry', NULL, false, NULL, NULL, 'held', NULL, NULL, NULL, 100)).changed = 0;
+    ASSERT pepsi.queue_rule_sweep() = 0;
+    ASSERT pepsi.queue_rule_remove(rule);
+    ASSERT pepsi.queue_rule_sweep() = 1;
+    SELECT state INTO st FROM pepsi.workqueue WHERE id = 1000001 AND status = 'pending';
+    ASSERT (st #>> '{held,s}')::integer BETWEEN 106 AND 110 AND st #> '{held,rule}' IS NULL AND st #> '{held,released}' IS NULL, st;
+    -- the null sender; released by hand: past that rule, not past newer ones
+    rule := pepsi.queue_rule_add('{"action":"hold","sender":"<>","for":60}');
+    ASSERT (pepsi.queue_rule_apply(rule, '{}', false, 0, 100)).changed = 1;
+    ASSERT (SELECT timeout > now() FROM pepsi.workqueue WHERE id = 1000005);
+    ASSERT (pepsi.workqueue_change('release', NULL, false, '{1000005}', NULL, NULL, NULL, NULL, NULL, 100)).changed = 1;
+    ASSERT (pepsi.queue_rule_apply(rule, '{}', false, 0, 100)).changed = 0;
+    UPDATE pepsi.queue_rule SET expires_at = now() - interval '1 second' WHERE id = rule;
+    PERFORM pepsi.queue_rule_sweep();
+    ASSERT NOT EXISTS (SELECT FROM pepsi.queue_rule);
+    -- a rule that reroutes what is at one stage
+    rule := pepsi.queue_rule_add('{"action":"reroute","stage":"s","recipient":"@one.test","to_stage":"t"}');
+    ASSERT (pepsi.queue_rule_apply(rule, '{}', false, 0, 100)).changed = 2;
+    ASSERT (SELECT count(*) FROM pepsi.workqueue WHERE stage = 't' AND status = 'pending' AND state #>> '{rerouted,rule}' = rule::text) = 2;
+    PERFORM pepsi.queue_rule_remove(rule);
+    INSERT INTO pepsi.queue_rule (action, stage, made_by) SELECT 'hold', 's', '' FROM generate_series(1, 1000);
+    DELETE FROM pepsi.workqueue;
+END $$;
+SELECT pg_temp.fails('SELECT pepsi.queue_rule_add(''{"action":"hold","stage":"s"}'')', '54000');
+SELECT pg_temp.fails('SELECT pepsi.queue_rule_add(''{"action":"hold","client":"x"}'')', '22023');
+DELETE FROM pepsi.queue_rule;
+SELECT pg_temp.fails('SELECT pepsi.queue_rule_add(''{"action":"hold"}'')', '23514');
+SELECT pg_temp.fails('SELECT pepsi.queue_rule_add(''{"action":"hold","stage":"s","to_stage":"t"}'')', '23514');
+SELECT pg_temp.fails('SELECT pepsi.queue_rule_add(''{"action":"reroute","stage":"s"}'')', '23514');
+SELECT pg_temp.fails('SELECT pepsi.workqueue_change(''burn'', NULL, false, NULL, NULL, NULL, NULL, NULL, NULL, 1)', '22023');
+
+-- Suppression: what is learnt ends, is renewed, and never touches what an operator put there; a lookup counts.
+DO $$
+DECLARE r record;
+BEGIN
+    ASSERT pepsi.suppression_learn('{a@b.test,a@b.test,c@d.test}', '{5.1.1,5.1.1,""}', '{no,no,"user \"unknown\""}', 7, 100, 10) = 2;
+    ASSERT pepsi.suppression_learn('{a@b.test}', '{5.1.6}', '{moved}', 8, 200, 10) = 0;
+    ASSERT (SELECT status = '5.1.6' AND source_id = 8 AND expires_at > now() + interval '150 s' FROM pepsi.suppression WHERE recipient = 'a@b.test');
+    ASSERT pepsi.suppression_add('{"recipient":"E@F.test","class":"allow"}') = 'true' AND pepsi.suppression_add('{"recipient":"e@f.test","class":"allow"}') = 'false';
+    ASSERT pepsi.suppression_learn('{e@f.test}', '{5.1.1}', '{no}', 9, 100, 10) = 0;
+    ASSERT pepsi.suppression_add('{"recipient":"c@d.test","class":"manual","reason":"x","for":60}') = 'false';
+    SELECT count(*) AS n, string_agg(l.nth || ':' || l.class, ',' ORDER BY l.nth) AS what INTO r
+        FROM pepsi.suppression_lookup('{nobody@b.test,c@d.test,e@f.test,a@b.test}') l;
+    ASSERT r.n = 2 AND r.what = '2:manual,4:hard', r.what;
+    ASSERT (SELECT hits = 1 AND hit_at IS NOT NULL FROM pepsi.suppression WHERE recipient = 'a@b.test');
+    UPDATE pepsi.suppression SET expires_at = now() - interval '1 s' WHERE recipient IN ('a@b.test', 'c@d.test');
+    ASSERT NOT EXISTS (SELECT FROM pepsi.suppression_lookup('{a@b.test,c@d.test}'));
+    ASSERT jsonb_array_length(pepsi.suppression_list('{"limit":10}')) = 1;
+    PERFORM pepsi.suppression_learn('{}', '{}', '{}', 1, 1, 10);
+    ASSERT (SELECT count(*) FROM pepsi.suppression) = 1;
+    ASSERT pepsi.suppression_remove('{"recipient":"E@f.test"}') = 'true' AND pepsi.suppression_remove('{"recipient":"E@f.test"}') = 'false';
+END $$;

@@ -35,6 +35,8 @@ struct got {
 	enum store_rc rcs[2000];
 	unsigned stages[2000];
 	struct store_counts counts;
+	struct store_changed changed;
+	int64_t rule;
 	bool ended;
 	char text[65536];
 };
@@ -118,6 +120,26 @@ static void on_counts(void *arg, enum store_rc rc, const struct store_counts *co
 
 	g->rc = rc;
 	g->counts = *counts;
+	g->done = true;
+}
+
+static void on_change(void *arg, enum store_rc rc, const struct store_changed *n, const char *err)
+{
+	struct got *g = arg;
+
+	(void)err;
+	g->rc = rc;
+	g->changed = *n;
+	g->done = true;
+}
+
+static void on_rule(void *arg, enum store_rc rc, int64_t n, const char *err)
+{
+	struct got *g = arg;
+
+	(void)err;
+	g->rc = rc;
+	g->rule = n;
 	g->done = true;
 }
 
@@ -520,7 +542,7 @@ static void test_blame(void **state)
 
 static void test_views(void **state)
 {
-	struct store_filter any = { .id = 0 };
+	struct store_filter any = { .limit = 0 };
 	int64_t id[3];
 
 	(void)state;
@@ -570,7 +592,7 @@ static void test_views(void **state)
 
 static void test_repairs(void **state)
 {
-	struct store_filter any = { .id = 0 }, first;
+	struct store_filter any = { .limit = 0 }, first;
 	int64_t id[4];
 	long long gone = live_sql_int("SELECT sum(discarded) FROM pepsi.flow_stats");
 
@@ -581,15 +603,53 @@ static void test_repairs(void **state)
 	gone = live_sql_int("SELECT sum(discarded) FROM pepsi.flow_stats");
 	live_sql("UPDATE pepsi.workqueue SET status = 'running' WHERE id = (SELECT max(id) FROM pepsi.workqueue)");
 	live_sql("UPDATE pepsi.workqueue SET status = 'failed', state = state || '{\"dispatch_error\":{}}' WHERE id = (SELECT min(id) FROM pepsi.workqueue)");
-	first = (struct store_filter){ .id = id[0] };
-	CALL(store_queue_retry(db, &any, on_count, &got));
-	assert_int_equal(got.n, 1);
+	first = (struct store_filter){ .ids = id, .n_ids = 1 };
+	CALL(store_queue_change(db, STORE_ROWS_DELETE, &any, NULL, true, on_change, &got));
+	assert_int_equal(got.changed.matched, 4);
+	assert_int_equal(got.changed.changed, 3);
+	CALL(store_queue_change(db, STORE_ROWS_RETRY, &any, NULL, false, on_change, &got));
+	assert_int_equal(got.changed.changed, 1);
 	assert_int_equal(live_sql_int("SELECT count(*) FROM pepsi.workqueue WHERE state ?| '{failed_at,dispatch_error}'"), 0);
-	CALL(store_queue_set_stage(db, &first, "z", on_count, &got));
-	assert_int_equal(got.n, 1);
+	CALL(store_queue_change(db, STORE_ROWS_SET_STAGE, &first, "z", false, on_change, &got));
+	assert_int_equal(got.changed.changed, 1);
 	assert_int_equal(live_sql_int("SELECT count(*) FROM pepsi.workqueue WHERE stage = 'z' AND status = 'pending'"), 1);
-	CALL(store_queue_delete(db, &any, on_count, &got));
-	assert_int_equal(got.n, 3); /* not the running one */
+	/* held: what waits; retry leaves it alone, set-stage keeps it held, release lets it go past the rules there are */
+	CALL(store_queue_change(db, STORE_ROWS_HOLD, &first, "a \"look\"", false, on_change, &got));
+	assert_int_equal(got.changed.changed, 1);
+	CALL(store_queue_change(db, STORE_ROWS_RETRY, &first, NULL, false, on_change, &got));
+	assert_int_equal(got.changed.matched, 1);
+	assert_int_equal(got.changed.changed, 0);
+	CALL(store_queue_change(db, STORE_ROWS_SET_STAGE, &first, "y", false, on_change, &got));
+	CALL(store_queue_list(db, &(struct store_filter){ .status = "held" }, on_json, &got));
+	assert_non_null(strstr(got.text, "\"reason\": \"a \\\"look\\\"\""));
+	assert_non_null(strstr(got.text, "\"hold\" : \"operator\""));
+	CALL(store_counts(db, on_counts, &got));
+	assert_int_equal(got.counts.held, 1);
+	CALL(store_queue_change(db, STORE_ROWS_RELEASE, &(struct store_filter){ .status = "held" }, NULL, false, on_change, &got));
+	assert_int_equal(got.changed.changed, 1);
+	assert_int_equal(live_sql_int("SELECT count(*) FROM pepsi.workqueue WHERE stage = 'y' AND status = 'pending' AND (state #>> '{held,released}')::bigint > 0"), 1);
+	/* a rule, through its life */
+	CALL(store_rule_add(db, "{\"action\":\"hold\",\"recipient\":\"@EXAMPLE.test\",\"made_by\":\"uid:0\",\"for\":3600}", on_rule, &got));
+	assert_int_equal(got.rc, STORE_OK);
+	int64_t rule = got.rule;
+	assert_true(rule > 0);
+	CALL(store_rule_apply(db, 0, "{\"action\":\"hold\",\"recipient\":\"@example.test\"}", true, 0, 100, on_change, &got));
+	int64_t dry = got.changed.changed;
+	CALL(store_rule_apply(db, rule, NULL, false, 0, 100, on_change, &got));
+	assert_int_equal(got.changed.changed, live_sql_int("SELECT count(*) FROM pepsi.workqueue WHERE status = 'paused' AND state #>> '{held,rule}' IS NOT NULL"));
+	assert_true(dry > 0 && got.changed.changed >= 1);
+	CALL(store_rule_list(db, "hold", on_json, &got));
+	assert_non_null(strstr(got.text, "\"recipient\": \"@example.test\""));
+	CALL(store_rule_remove(db, rule, on_rule, &got));
+	assert_int_equal(got.rule, 1);
+	CALL(store_rule_remove(db, rule, on_rule, &got));
+	assert_int_equal(got.rule, 0);
+	CALL(store_rule_release(db, rule, 100, on_rule, &got));
+	assert_true(got.rule > 0);
+	CALL(store_rule_add(db, "{\"action\":\"hold\",\"client\":\"nowhere\"}", on_rule, &got));
+	assert_int_equal(got.rc, STORE_REFUSED);
+	CALL(store_queue_change(db, STORE_ROWS_DELETE, &any, NULL, false, on_change, &got));
+	assert_int_equal(got.changed.changed, 3); /* not the running one */
 	assert_int_equal(live_sql_int("SELECT sum(discarded) FROM pepsi.flow_stats") - gone, 3);
 	live_check_books();
 }

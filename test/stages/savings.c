@@ -108,7 +108,7 @@ static void begin(const char *conf, const char *stage)
 	w.r->out_fd = sv[1];
 	w.r->stop = &stop;
 	w.r->stop_fd = -1;
-	w.r->fuse = fuse_new(&w.env, &(struct fuse_setup){ w.c, no_database, NULL, &stop, run_before_hop, w.r, NULL });
+	w.r->fuse = fuse_new(&w.env, &(struct fuse_setup){ w.c, no_database, NULL, &stop, run_before_hop, w.r, NULL, NULL });
 	live_sql("DELETE FROM pepsi.workqueue");
 	if (w.mod.stage.open)
 		assert_int_equal(w.mod.stage.open(&worker_host, &w.conf, &w.env.state), PEPSI_OK);

@@ -252,8 +252,8 @@ class Sources:
 
 # ------------------------------------------------------------------------------------------------------------------ SQL
 def sql_clean(text):
-    """Without comments, and without functions whose JSON goes to and from pepsi-dmarc, pepsi-tlsrpt and pepsi-sts."""
-    text = re.sub(r"(?ms)^CREATE FUNCTION pepsi\.(?:dmarc_|tlsrpt_|(?:sts_policy|dns_address|destination_security)_list\().*?^(END )?\$\$;$", "", text)
+    """Without comments, and without functions whose JSON goes to and from pepsi-dmarc, pepsi-tlsrpt, pepsi-sts and pepsi-queue."""
+    text = re.sub(r"(?ms)^CREATE FUNCTION pepsi\.(?:dmarc_|tlsrpt_|suppression_|queue_rule_of|queue_rule_list|(?:sts_policy|dns_address|destination_security)_list\().*?^(END )?\$\$;$", "", text)
     return re.sub(r"--[^\n]*", "", text)
 
 

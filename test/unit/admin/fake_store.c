@@ -10,10 +10,11 @@ struct fake_call {
 	void *arg;
 	store_counts_fn counts;
 	store_json_fn json;
-	store_count_fn count;
+	store_change_fn change;
+	store_rule_fn rule;
+	struct store_changed changed;
 	store_data_fn data;
 	const char *text;
-	unsigned n;
 	int64_t id, offset;
 	int32_t limit;
 };
@@ -27,8 +28,10 @@ static void answer(struct fake_call *k)
 		k->counts(k->arg, rc, &c->counts);
 	} else if (k->json) {
 		k->json(k->arg, rc, rc == STORE_OK ? k->text : NULL, err);
-	} else if (k->count) {
-		k->count(k->arg, rc, k->n);
+	} else if (k->change) {
+		k->change(k->arg, rc, rc == STORE_OK ? &k->changed : &(struct store_changed){ .matched = 0 }, err);
+	} else if (k->rule) {
+		k->rule(k->arg, rc, rc == STORE_OK ? k->id : 0, err);
 	} else if (k->id > 100) {
 		k->data(k->arg, rc, STR_NULL, -1);
 	} else {
@@ -115,25 +118,63 @@ void store_queue_cat(struct store_conn *c, int64_t id, int64_t offset, int32_t l
 	ask(c, (struct fake_call){ .data = fn, .arg = arg, .id = id, .offset = offset, .limit = limit });
 }
 
-static void change(struct store_conn *c, const char *what, const struct store_filter *f, store_count_fn fn, void *arg)
+void store_queue_change(struct store_conn *c, enum store_change what, const struct store_filter *f, const char *to, bool dry,
+    store_change_fn fn, void *arg)
 {
-	note(c, what, f);
-	ask(c, (struct fake_call){ .count = fn, .arg = arg, .n = f->id > 100 ? 0 : f->id ? 1 : 7 });
+	static const char *const names[] = { "delete", "retry", "set-stage", "hold", "release" };
+	struct store_changed n = { .matched = 7, .changed = 7, .last_id = 7 };
+	note(c, names[what], f);
+	snprintf(c->to, sizeof c->to, "%s", to ? to : "");
+	c->dry = dry;
+	if (f->n_ids) {
+		n = (struct store_changed){ .last_id = f->ids[f->n_ids - 1] };
+		for (size_t i = 0; i < f->n_ids; i++)
+			n.matched += f->ids[i] <= 100;
+		n.changed = n.matched;
+	} else if (c->rows) { /* a long queue: as many as are asked for, until there are no more */
+		int64_t left = c->rows - f->after_id;
+		n.matched = n.changed = left < f->limit ? (unsigned)left : f->limit;
+		n.last_id = f->after_id + n.matched;
+	}
+	ask(c, (struct fake_call){ .change = fn, .arg = arg, .changed = n });
 }
 
-void store_queue_delete(struct store_conn *c, const struct store_filter *f, store_count_fn fn, void *arg)
+void store_rule_add(struct store_conn *c, const char *rule, store_rule_fn fn, void *arg)
 {
-	change(c, "delete", f, fn, arg);
+	note(c, "rule-add", NULL);
+	snprintf(c->rule, sizeof c->rule, "%s", rule);
+	ask(c, (struct fake_call){ .rule = fn, .arg = arg, .id = 3 });
 }
 
-void store_queue_retry(struct store_conn *c, const struct store_filter *f, store_count_fn fn, void *arg)
+void store_rule_remove(struct store_conn *c, int64_t id, store_rule_fn fn, void *arg)
 {
-	change(c, "retry", f, fn, arg);
+	note(c, "rule-remove", NULL);
+	ask(c, (struct fake_call){ .rule = fn, .arg = arg, .id = id == 3 });
 }
 
-void store_queue_set_stage(struct store_conn *c, const struct store_filter *f, const char *stage, store_count_fn fn,
-    void *arg)
+void store_rule_list(struct store_conn *c, const char *action, store_json_fn fn, void *arg)
 {
-	snprintf(c->to, sizeof c->to, "%s", stage);
-	change(c, "set-stage", f, fn, arg);
+	note(c, action, NULL);
+	ask(c, (struct fake_call){ .json = fn, .arg = arg, .text = "[]" });
+}
+
+void store_rule_apply(struct store_conn *c, int64_t id, const char *rule, bool dry, int64_t after_id, unsigned limit, store_change_fn fn, void *arg)
+{
+	struct store_filter f = { .after_id = after_id, .limit = limit };
+	int64_t left = c->rows - after_id;
+	unsigned n = left < limit ? (unsigned)left : limit;
+	note(c, "rule-apply", &f);
+	c->dry = dry;
+	if (!id)
+		snprintf(c->rule, sizeof c->rule, "%s", rule);
+	ask(c, (struct fake_call){ .change = fn, .arg = arg, .changed = { n, n, after_id + n } });
+}
+
+void store_rule_release(struct store_conn *c, int64_t id, unsigned limit, store_rule_fn fn, void *arg)
+{
+	unsigned n = c->rows < limit ? c->rows : limit;
+	(void)id;
+	note(c, "rule-release", NULL);
+	c->rows -= n;
+	ask(c, (struct fake_call){ .rule = fn, .arg = arg, .id = n });
 }

@@ -15,7 +15,9 @@ struct store_conn {
 	unsigned asked;
 	/* what came last */
 	struct store_filter filter;
-	char last[32], to[64], stage[64];
+	char last[32], to[64], stage[64], rule[512];
+	bool dry;
+	unsigned rows;          /* that match, for commands in batches; 0: seven */
 	struct fake_call *held;
 };
 

@@ -59,6 +59,10 @@ static struct {
 	int64_t blame_id;
 	bool blame_overrun;
 	char report[8192];
+	unsigned expires;
+	size_t expire_n, n_expired;
+	struct store_expire_stage expire[8];
+	const struct store_expired *expired;
 	store_due_fn due_fn;
 	void *due_arg;
 	int64_t earlier_us;
@@ -129,6 +133,27 @@ void store_release(struct store_conn *c, const int64_t *ids, size_t n, store_cou
 		db.ids[db.n_ids++ % 64] = ids[i];
 	db.release_fn = fn;
 	db.release_arg = arg;
+}
+
+void store_expire(struct store_conn *c, const struct store_expire_stage *stages, size_t n, int64_t default_s, unsigned limit, store_expire_fn fn,
+    void *arg)
+{
+	(void)c;
+	(void)default_s;
+	(void)limit;
+	db.expires++;
+	db.expire_n = n;
+	for (size_t i = 0; i < n && i < 8; i++) {
+		db.expire[i] = stages[i];
+	}
+	fn(arg, STORE_OK, db.expired, db.n_expired);
+	db.n_expired = 0;
+}
+
+void store_rule_sweep(struct store_conn *c, store_count_fn fn, void *arg)
+{
+	(void)c;
+	fn(arg, STORE_OK, 0);
 }
 
 void store_orphans(struct store_conn *c, const int64_t *known, size_t n, store_still_fn fn, void *arg)

@@ -284,6 +284,45 @@ static void test_no_sum_runs_over(void **state)
 	close(w);
 }
 
+/* What is over where no worker has it is looked for once a minute, or more often where lifetimes are short; a stage counts as down when it
+ * had no worker for ten minutes or a lifetime, and is up again with the first that is ready. */
+static void test_expire(void **state)
+{
+	static const struct store_expired gone[] = { { 5, STR_INIT("init"), STR_INIT("bounce"), STR_INIT("over") }, { 6, STR_INIT("old"), STR_INIT(""), STR_INIT("over") } };
+	struct stage *st = init_stage();
+	(void)state;
+	tick();
+	unsigned before = db.expires;
+	st->life_s = 100000;
+	now_us += 59 * US_PER_S;
+	tick();
+	assert_int_equal(db.expires, before);
+	now_us += 2 * US_PER_S;
+	db.expired = gone;
+	db.n_expired = 2;
+	uint64_t failed = d->failed_total;
+	tick();
+	assert_int_equal(db.expires, before + 1);
+	assert_int_equal(d->expired_total, 2);
+	assert_int_equal(d->failed_total, failed + 1);
+	assert_false(db.expire[0].down);
+	st->down_since = now_us;
+	now_us += 601 * US_PER_S;
+	tick();
+	assert_true(db.expire[0].down);
+	st->down_since = 0;
+	st->life_s = 8; /* every two seconds */
+	before = db.expires;
+	now_us += 2 * US_PER_S;
+	tick();
+	assert_int_equal(db.expires, before + 1);
+	st->down_since = now_us;
+	now_us += 9 * US_PER_S;
+	tick();
+	assert_true(db.expire[0].down);
+	st->down_since = 0;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {

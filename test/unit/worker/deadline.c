@@ -67,6 +67,54 @@ static void life(void **st)
 	snprintf(text, sizeof text, "{\"hold\":{\"until\":2000}}");
 	with_state(&f, text);
 	assert_true(pass_life_began(&f.msg) == 2000 * US_PER_S);
+	/* while an operator held it, its time stood still */
+	with_state(&f, "{\"hold\":{\"until\":2000},\"held\":{\"s\":500}}");
+	assert_true(pass_life_began(&f.msg) == 2500 * US_PER_S);
+	with_state(&f, "{\"held\":{\"s\":\"500\"}}");
+	assert_true(pass_life_began(&f.msg) == 1000 * US_PER_S);
+	fixture_done(&f);
+}
+
+static int32_t p_wait_part(const struct pepsi_host *h, struct pepsi_msg *m)
+{
+	static const uint32_t keep[] = { 1 }, away[] = { 0, 2 };
+	struct pepsi_clone c = { .abi = PEPSI_ABI_OF(struct pepsi_clone), .stage = "other", .indices = away, .n = 2 };
+	return h->pause_with(m, "{\"last_error\":\"busy\"}", 5000, keep, 1, &c, 1);
+}
+
+/* MAX_LIFETIME, whatever a module would have: a pause ends with it, and behind it there is none. */
+static void lifetime(void **st)
+{
+	struct fixture f;
+	(void)st;
+	fixture_init(&f, PEPSI_LOAD_METADATA, 0);
+	f.row.received_at = clock_wall_us() - 1000 * US_PER_S;
+	f.env.lifetime_s = 1100;
+	fixture_run(&f, p_wait);
+	assert_int_equal(f.msg.end, END_PAUSE);
+	assert_in_range(f.msg.pass.ops->pause_s, 95, 101);
+	f.env.lifetime_s = 900;
+	fixture_run(&f, p_wait);
+	assert_int_equal(f.msg.end, END_MOVE);
+	assert_string_equal(f.msg.end_stage, "bounce");
+	assert_int_equal(f.msg.pass.ops->status, STORE_PENDING);
+	assert_non_null(strstr(f.msg.pass.ops->state, "\"diagnostic\":\"delivery time expired; busy\""));
+	assert_non_null(strstr(f.msg.pass.ops->state, "\"enhanced_status\":\"4.4.7\""));
+	/* some recipients went elsewhere with the same terminal: the others are returned */
+	fixture_run(&f, p_wait_part);
+	assert_int_equal(f.msg.pass.n_ops, 2);
+	assert_int_equal(f.msg.pass.ops[0].kind, STORE_OP_SPLIT);
+	assert_int_equal(f.msg.pass.ops[0].n_keep, 1);
+	assert_int_equal(f.msg.pass.ops[0].keep[0], 1);
+	assert_string_equal(f.msg.pass.ops[1].stage, "bounce");
+	f.env.bounce = NULL;
+	fixture_run(&f, p_wait);
+	assert_int_equal(f.msg.end, END_FAIL);
+	assert_non_null(strstr(f.msg.pass.ops->state, "delivery time expired; busy"));
+	/* while it was held its time stood still */
+	f.row.state = STR("{\"held\":{\"s\":500}}");
+	fixture_run(&f, p_wait);
+	assert_int_equal(f.msg.end, END_PAUSE);
 	fixture_done(&f);
 }
 
@@ -197,6 +245,6 @@ static void told(void **st)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(life), cmocka_unit_test(pauses), cmocka_unit_test(returned), cmocka_unit_test(told) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(life), cmocka_unit_test(lifetime), cmocka_unit_test(pauses), cmocka_unit_test(returned), cmocka_unit_test(told) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
