@@ -1,7 +1,9 @@
 """pepsi-keys dkim: keys it makes sign and verify; a rotation waits until the slowest authoritative server tells the new record, and survives being cut off at
 any step."""
+import json
 import os
 import re
+import subprocess
 
 import authority
 import pepsi
@@ -141,5 +143,40 @@ def cut_off(t):
     pepsi.check(":1:" in s.run("add", "example.test", code=1) and s.ring() == "a rsa2048 active\n", "a broken ring was taken")
 
 
+def found_by_itself(t):
+    """Without --server: the NS records of the zone, their addresses, port 53, in a network of our own."""
+    if not pepsi.ROOT or os.system("unshare -n true 2>/dev/null"):
+        raise pepsi.Skip("no network of our own")
+    s = Site(t)
+    s.run("add", "example.test", "--selector", "k")
+    nsd, ip = pepsi.need("nsd"), pepsi.need("ip")
+    record = s.json("dns", "example.test", "--server", s.serve({}))[0]["record"]
+    zone = "$ORIGIN example.test.\n$TTL 60\n@ IN SOA ns1 root 1 3600 600 86400 30\n@ IN NS ns1\n@ IN NS ns2\nns1 IN A 127.0.0.2\nns2 IN A 127.0.0.3\n%s"
+    with_it = "k._domainkey IN TXT %s\n" % authority.strings(record)
+    script = ["set -e", ip + " link set lo up"]
+    for n, text in ((2, with_it), (3, ""), (4, with_it)):
+        folder = os.path.join(t.dir, "ns%d" % n)
+        os.mkdir(folder)
+        with open(folder + "/zone", "w") as f:
+            f.write(zone % text)
+        with open(folder + "/conf", "w") as f:
+            f.write('server:\n ip-address: 127.0.0.%d@53\n username: ""\n chroot: ""\n zonesdir: "%s"\n database: ""\n pidfile: "%s/pid"\n xfrdfile: "%s/x"\n '
+                    'zonelistfile: "%s/z"\n xfrdir: "%s"\n server-count: 1\n rrl-ratelimit: 0\nremote-control:\n control-enable: no\nzone:\n name: example.test\n zonefile: zone\n'
+                    % (3 if n == 4 else n, folder, folder, folder, folder, folder))
+    conf = s.d.config
+    with open(conf) as f:
+        text = f.read().replace("SERVERS = 127.0.0.1:9", "SERVERS = 127.0.0.2:53")
+    with open(conf, "w") as f:
+        f.write(text)
+    # until nobody is silent any more
+    ask = "for i in $(seq 20); do out=$(%s -c %s --json keys dkim dns example.test); case $out in *'answer'*|*'not known'*) sleep 1 ;; *) break ;; esac; done; echo \"$out\"" % (os.path.join(pepsi.BIN, "pepsi"), conf)
+    script += ["%s -d -c %s/ns2/conf >/dev/null 2>&1 & a=$!" % (nsd, t.dir), "%s -d -c %s/ns3/conf >/dev/null 2>&1 & b=$!" % (nsd, t.dir), ask, "kill $b; wait $b || :",
+               "%s -d -c %s/ns4/conf >/dev/null 2>&1 & b=$!" % (nsd, t.dir), ask, "kill $a $b; wait"]
+    r = subprocess.run(["unshare", "-n", "sh", "-c", "\n".join(script)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
+    lines = [json.loads(x)[0] for x in r.stdout.decode().splitlines() if x.startswith("[")]
+    pepsi.check([x["dns"] for x in lines] == ["not everywhere", "published"], "found: %r" % r.stdout)
+    pepsi.check(lines[0]["why"] == "ns2.example.test has no record", "who lags: %s" % lines[0])
+
+
 if __name__ == "__main__":
-    pepsi.main(__file__, [made_here, changed_in_time, cut_off])
+    pepsi.main(__file__, [made_here, changed_in_time, cut_off, found_by_itself])
