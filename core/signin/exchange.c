@@ -285,7 +285,7 @@ static struct sasl_server *make_mechanism(struct exchange *x)
 	conf.openid_configuration = str_from(openid);
 	for (size_t i = 0; i < conf.n_bindings; i++)
 		conf.bindings[i] = (struct sasl_binding){ x->start.bindings[i].type, x->start.bindings[i].data };
-	return sasl_server_new(&conf);
+	return sasl_server_make(&conf);
 }
 
 static void start(struct signin *s, uint64_t id, const struct wire_signin_start *st)

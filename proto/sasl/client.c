@@ -58,7 +58,7 @@ static bool fits(const struct sasl_client_conf *f)
 	return !scram(f->mech) || (sasl_nonce_ok(f->nonce) && (f->mech == SASL_SCRAM_SHA_256 || f->binding.type.n));
 }
 
-struct sasl_client *sasl_client_new(const struct sasl_client_conf *conf)
+struct sasl_client *sasl_client_make(const struct sasl_client_conf *conf)
 {
 	struct sasl_client *c;
 	if (!fits(conf) || !(c = calloc(1, sizeof *c)))
@@ -253,7 +253,7 @@ static int login(struct sasl_client *c, struct buf *out)
 	return buf_adds(out, c->conf.password);
 }
 
-int sasl_client_step(struct sasl_client *c, struct str challenge, struct buf *out)
+int sasl_client_answer(struct sasl_client *c, struct str challenge, struct buf *out)
 {
 	bool begun = c->step > 0;
 	if (challenge.n > SASL_BLOB_MAX)
@@ -276,7 +276,7 @@ int sasl_client_step(struct sasl_client *c, struct str challenge, struct buf *ou
 	return c->step == 2 && c->conf.mech == SASL_XOAUTH2 ? 0 : -1;
 }
 
-bool sasl_client_done(const struct sasl_client *c)
+bool sasl_client_over(const struct sasl_client *c)
 {
 	return c->done;
 }

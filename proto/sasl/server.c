@@ -22,7 +22,7 @@ static void secret(struct buf *b, size_t max)
 	buf_room(b, max);
 }
 
-struct sasl_server *sasl_server_new(const struct sasl_server_conf *conf)
+struct sasl_server *sasl_server_make(const struct sasl_server_conf *conf)
 {
 	bool scram = conf->mech == SASL_SCRAM_SHA_256 || conf->mech == SASL_SCRAM_SHA_256_PLUS;
 	struct sasl_server *s;

@@ -3,7 +3,7 @@
  *
  * Told, for SCRAM:
  *
- *     s = sasl_server_new(&conf)                                  conf.mech, conf.nonce, conf.bindings
+ *     s = sasl_server_make(&conf)                                  conf.mech, conf.nonce, conf.bindings
  *     sasl_server_feed(s, true, "n,,n=alice,r=…")   → SASL_NEED_VERIFIER    sasl_server_name(s) is "alice"
  *     sasl_server_verifier(s, &verifier)            → SASL_CHALLENGE        sasl_server_challenge(s) is "r=…,s=…,i=…"
  *     sasl_server_feed(s, true, "c=biws,r=…,p=…")   → SASL_NEED_ACCOUNT     the proof was right; is the account in order?
@@ -23,7 +23,7 @@
 
 enum { SASL_BINDINGS_MAX = 4 };
 
-struct sasl_server_conf { /* read by sasl_server_new() only; nothing of it is kept */
+struct sasl_server_conf { /* read by sasl_server_make() only; nothing of it is kept */
 	enum sasl_mech mech;
 	struct str nonce;       /* SCRAM: the server's part, random, sasl_nonce_ok() */
 	struct str dummy_key;   /* SCRAM: secret of this server, for names without account; 16 octets or more */
@@ -61,7 +61,7 @@ enum sasl_failure {
 struct sasl_server;
 
 /* NULL: no memory, or the nonce or a binding is not of its form. */
-struct sasl_server *sasl_server_new(const struct sasl_server_conf *conf);
+struct sasl_server *sasl_server_make(const struct sasl_server_conf *conf);
 void sasl_server_free(struct sasl_server *s); /* wipes; accepts NULL */
 /* The client's next message. First: has false when it sent no initial response (then a mechanism in which the client begins
  * asks for it by an empty challenge). */

@@ -57,7 +57,7 @@ static struct sasl_client *new_sasl(struct smtp_client *c, bool could_bind)
 	const struct smtp_client_auth *a = &c->auth;
 	struct sasl_client_conf conf = { .mech = c->mech, .name = a->name, .authzid = a->authzid, .password = a->password, .token = a->token,
 		.nonce = a->nonce, .binding = a->binding, .could_bind = could_bind, .host = a->host, .port = a->port };
-	return sasl_client_new(&conf);
+	return sasl_client_make(&conf);
 }
 
 static void none_left(struct smtp_client *c)
@@ -164,7 +164,7 @@ static void challenged(struct smtp_client *c)
 	struct buf in = BUF_INIT(SASL_BLOB_MAX), out = BUF_INIT(SASL_BLOB_MAX);
 	char why[SMTP_CLIENT_TEXT_MAX] = "the challenge of the next hop is broken";
 	bool ok = sasl_base64_decode(c->challenge, &in) == 0 && buf_room(&out, SASL_BLOB_MAX);
-	if (ok && sasl_client_step(c->sasl, buf_str(&in), &out)) {
+	if (ok && sasl_client_answer(c->sasl, buf_str(&in), &out)) {
 		struct str e = sasl_client_error(c->sasl);
 		ok = false;
 		/* what stands there may be the server's: only what is plainly text */
@@ -242,7 +242,7 @@ void client_auth_answer(struct smtp_client *c)
 	if (code == 334 && c->reply.lines == 1) {
 		challenged(c);
 	} else if (code / 100 == 2) {
-		if (!sasl_client_done(c->sasl)) {
+		if (!sasl_client_over(c->sasl)) {
 			c->fault = SMTP_AUTH_SERVER;
 			client_auth_over(c);
 			client_close(c, SMTP_OUT_PROTOCOL, "the next hop let us in without proving that it knows us");

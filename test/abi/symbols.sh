@@ -22,8 +22,7 @@ for so in "$1"/*.so; do
 		bad=1
 	fi
 	[ -e "$proto" ] || continue
-	# libsasl2 comes with libpq by way of libldap, which signs in with SASL only where an LDAP service lookup of libpq asks for it: known
-	for lib in $(ldd "$so" | sed -n 's/.*=> \(\/[^ ]*\).*/\1/p' | grep -v -e libpepsi-proto -e libsasl2); do
+	for lib in $(ldd "$so" | sed -n 's/.*=> \(\/[^ ]*\).*/\1/p' | grep -v libpepsi-proto); do
 		twice=$(nm -D --defined-only "$lib" | sed 's/.* //; s/@.*//; /^_/d' | sort -u | comm -12 - "$names")
 		if [ -n "$twice" ]; then
 			echo "$so: libpepsi-proto and $lib both have: $(echo $twice)"

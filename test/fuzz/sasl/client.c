@@ -14,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	enum sasl_mech m = (enum sasl_mech)(data[0] % SASL_MECHS);
 	struct sasl_client_conf conf = { .mech = m, .name = STR("user"), .password = STR("pencil"), .token = STR("tok"),
 		.nonce = STR("rOprNGfwEbeRWgbNEkqO"), .binding = { STR("tls-exporter"), STR("x") } };
-	struct sasl_client *c = sasl_client_new(&conf);
+	struct sasl_client *c = sasl_client_make(&conf);
 	must(c);
 	struct buf out = BUF_INIT(64 * 1024);
 	if (data[0] & 0x80)
@@ -25,11 +25,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		while (end < size && !(data[end] == 0xff && end + 1 < size && data[end + 1] == 0xff))
 			end++;
 		buf_reset(&out);
-		int r = sasl_client_step(c, str_n((const char *)data + at, end - at), &out);
+		int r = sasl_client_answer(c, str_n((const char *)data + at, end - at), &out);
 		must(r == 0 || r == -1);
 		must(out.n <= 3 * SASL_BLOB_MAX);
 		/* the proof is of a salt and nonce of the server's: only its signature makes it done */
-		if ((m == SASL_SCRAM_SHA_256 || m == SASL_SCRAM_SHA_256_PLUS) && sasl_client_done(c))
+		if ((m == SASL_SCRAM_SHA_256 || m == SASL_SCRAM_SHA_256_PLUS) && sasl_client_over(c))
 			must(end - at > 2 && data[at] == 'v' && data[at + 1] == '=');
 		if (r)
 			break;

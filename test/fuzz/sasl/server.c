@@ -100,7 +100,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		.plus_offered = data[1] & 1,
 		.scope = STR("mail"),
 	};
-	struct run r = { .s = sasl_server_new(&conf), .answers = data[2] };
+	struct run r = { .s = sasl_server_make(&conf), .answers = data[2] };
 	must(r.s);
 	enum sasl_server_state st = SASL_CHALLENGE;
 	size_t at = 3;

@@ -38,8 +38,8 @@ static enum sasl_server_state decide(struct sasl_server *s)
 /* Runs the exchange to its end. 1: success that the client believes, 0: failure, -1: the client gave up. */
 static int run(const struct sasl_client_conf *cc, const struct sasl_server_conf *sc, bool initial)
 {
-	struct sasl_client *c = sasl_client_new(cc);
-	struct sasl_server *s = sasl_server_new(sc);
+	struct sasl_client *c = sasl_client_make(cc);
+	struct sasl_server *s = sasl_server_make(sc);
 	struct buf out = BUF_INIT(SASL_BLOB_MAX);
 	enum sasl_server_state st;
 	int r = 0;
@@ -55,7 +55,7 @@ static int run(const struct sasl_client_conf *cc, const struct sasl_server_conf 
 			struct buf ch = BUF_INIT(SASL_BLOB_MAX);
 			buf_adds(&ch, sasl_server_challenge(s));
 			buf_reset(&out);
-			r = sasl_client_step(c, buf_str(&ch), &out);
+			r = sasl_client_answer(c, buf_str(&ch), &out);
 			buf_free(&ch);
 			if (r)
 				break;
@@ -67,7 +67,7 @@ static int run(const struct sasl_client_conf *cc, const struct sasl_server_conf 
 	if (!r)
 		r = st == SASL_OK;
 	if (r == 1) {
-		assert_true(sasl_client_done(c));
+		assert_true(sasl_client_over(c));
 		assert_true(str_eq(sasl_server_account(s), user));
 	}
 	buf_free(&out);
@@ -109,33 +109,33 @@ static void lying_servers(void **state)
 	struct sasl_client *c;
 	(void)state;
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-		c = sasl_client_new(&cc);
+		c = sasl_client_make(&cc);
 		sasl_client_first(c, &out);
-		if (sasl_client_step(c, str_from(bad[i]), &out) != -1)
+		if (sasl_client_answer(c, str_from(bad[i]), &out) != -1)
 			fail_msg("taken: %s", bad[i]);
 		assert_true(sasl_client_error(c).n > 0);
-		assert_false(sasl_client_done(c));
+		assert_false(sasl_client_over(c));
 		sasl_client_free(c);
 	}
 	/* RFC 7677 §3, and a success before the server has proved anything */
-	c = sasl_client_new(&cc);
+	c = sasl_client_make(&cc);
 	buf_reset(&out);
 	assert_int_equal(sasl_client_first(c, &out), 1);
 	assert_string_equal(buf_z(&out), "n,,n=user,r=" NONCE_C);
 	buf_reset(&out);
-	assert_int_equal(sasl_client_step(c, STR("r=" NONCE_C NONCE_S ",s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"), &out), 0);
+	assert_int_equal(sasl_client_answer(c, STR("r=" NONCE_C NONCE_S ",s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"), &out), 0);
 	assert_string_equal(buf_z(&out), "c=biws,r=" NONCE_C NONCE_S ",p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=");
-	assert_false(sasl_client_done(c));
-	assert_int_equal(sasl_client_step(c, STR("v=7rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="), &out), -1);
+	assert_false(sasl_client_over(c));
+	assert_int_equal(sasl_client_answer(c, STR("v=7rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="), &out), -1);
 	sasl_client_free(c);
-	c = sasl_client_new(&cc);
+	c = sasl_client_make(&cc);
 	sasl_client_first(c, &out);
-	sasl_client_step(c, STR("r=" NONCE_C NONCE_S ",s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"), &out);
+	sasl_client_answer(c, STR("r=" NONCE_C NONCE_S ",s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"), &out);
 	buf_reset(&out);
-	assert_int_equal(sasl_client_step(c, STR("v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="), &out), 0);
+	assert_int_equal(sasl_client_answer(c, STR("v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="), &out), 0);
 	assert_int_equal(out.n, 0);
-	assert_true(sasl_client_done(c));
-	assert_int_equal(sasl_client_step(c, STR(""), &out), -1);
+	assert_true(sasl_client_over(c));
+	assert_int_equal(sasl_client_answer(c, STR(""), &out), -1);
 	sasl_client_free(c);
 	buf_free(&out);
 }
@@ -155,7 +155,7 @@ static void unfit(void **state)
 	};
 	(void)state;
 	for (size_t i = 0; i < sizeof t / sizeof *t; i++)
-		assert_null(sasl_client_new(&t[i]));
+		assert_null(sasl_client_make(&t[i]));
 	sasl_client_free(NULL);
 }
 
