@@ -25,7 +25,7 @@ def option(d, section, name):
 
 
 def daemon(t, one, two, fusion="YES"):
-    return pepsi.Pepsid(t, pepsi.route("init", [("far.test", "a")], "bounce") + pepsi.smarthost("a", one.port) + pepsi.smarthost("b", two.port) + pepsi.bounce(),
+    return pepsi.Pepsid(t, pepsi.route("init", [("far.test", "a")], "bounce") + pepsi.lmtp("a", one.port) + pepsi.lmtp("b", two.port) + pepsi.bounce(),
                         pepsi="ALLOW_FUSION = %s\n" % fusion)
 
 
@@ -46,7 +46,7 @@ def takes_effect(t):
     """A module's option, by an own worker and in a fused pass; back again; after a restart it still holds."""
     global sinks
     for fusion in ("YES", "NO"):
-        sinks = one, two = pepsi.Sink(t), pepsi.Sink(t)
+        sinks = one, two = pepsi.Sink(t, lmtp=True), pepsi.Sink(t, lmtp=True)
         d = daemon(t, one, two, fusion)
         goes(d, one, "before")
         code, out, err = d.cli("config", "set", "a", "port", str(two.port))
@@ -74,7 +74,7 @@ def takes_effect(t):
 def refused(t):
     """By the tool, with a reason, and nothing is written."""
     global sinks
-    sinks = one, two = pepsi.Sink(t), pepsi.Sink(t)
+    sinks = one, two = pepsi.Sink(t, lmtp=True), pepsi.Sink(t, lmtp=True)
     d = daemon(t, one, two)
     for args, word in ((("a", "PORT", "none"), "number"), (("a", "PORT", "70000"), "65535"), (("a", "PROT", "25"), "PORT"), (("c", "PORT", "25"), "section"),
                        (("a", "USER", "root"), "file"), (("a", "PROGRAM", "pepsi-stage-pipe"), "file"), (("a", "TLS", "none"), "file"),
@@ -94,7 +94,7 @@ def refused(t):
 def by_hand(t):
     """Rows that the tool would not write: each is told with its key and value, the file's value stands, and mail flows."""
     global sinks
-    sinks = one, two = pepsi.Sink(t), pepsi.Sink(t)
+    sinks = one, two = pepsi.Sink(t, lmtp=True), pepsi.Sink(t, lmtp=True)
     d = daemon(t, one, two, "NO")
     goes(d, one, "before")
     sql(d, "INSERT INTO pepsi.config_override VALUES ('global', 'stage-a', 'PORT', 'twenty'), ('global', 'stage-a', 'USER', 'root'),"

@@ -312,6 +312,7 @@ def change(r, message, kind):
     sig = head.lower().find(b"dkim-signature:")
     if kind == "body":
         at = r.randrange(len(text) + 1)
+        at += text[at - 1:at + 1] == b"\r\n"  # a bare CR is nothing that is accepted, and dkimpy takes a bare LF for a line's end
         text = text[:at] + b"Z" + text[at:]
     elif kind == "append":
         text += b"\r\nappended\r\n"
