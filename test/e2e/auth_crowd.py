@@ -8,7 +8,7 @@ import time
 import pepsi
 
 CROWD = int(os.environ.get("PEPSI_AUTH_CROWD", "1000"))
-PER_SESSION = 64  # KiB: 32 are charged for an evaluation, the rest is session, spool and questions
+PER_SESSION = 128 if pepsi.SANITIZED else 64  # KiB: 32 are charged for an evaluation, the rest is session, spool and questions; a sanitizer pads every piece
 SIGNED = "".join("DKIM-Signature: v=1; a=rsa-sha256; d=s%d.ZONE.test; s=k; h=from; bh=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=; b=AAAA\r\n" % i for i in range(10))
 
 
@@ -80,7 +80,8 @@ def crowd(t):
         answers[code] = answers.get(code, 0) + 1
         s.close()
     pepsi.check(sum(answers.values()) == n and set(answers) <= {b"250", b"452"}, answers)
-    pepsi.wait_for("the memory is given back", lambda: rss(pid) < before + (height - before) / 2 + 16384, 30)
+    if not pepsi.SANITIZED:  # which keeps what is freed for a while
+        pepsi.wait_for("the memory is given back", lambda: rss(pid) < before + (height - before) / 2 + 16384, 30)
     pepsi.say("answers: %s; resident before %d, at the height %d, then %d KiB" % ({k.decode(): v for k, v in answers.items()}, before, height, rss(pid)))
     d.stop()
 
