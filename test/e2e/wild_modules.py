@@ -61,9 +61,12 @@ def harm_nobody_else(t):
             rows = [r for r in d.json("queue", "list") if r["id"] == int(evil)]
             return rows[0] if rows else None
         if end:
-            r = pepsi.wait_for("%s: the evil message at rest" % how, lambda: (row() or {}).get("status") in ("failed", "timeout") and row(), 40, 0.2)
-            pepsi.check(r["status"] in end.split(), "%s: ended as %s: %s" % (how, r["status"], r["last_error"]))
-            pepsi.check("evil-" + how not in sink.tokens(), "%s: it was delivered" % how)
+            # who closes everything has not failed yet: over a new connection what it decided may be committed before it is killed
+            passed = lambda: how == "close" and "evil-close" in sink.tokens() and {"status": "failed", "passed": True}
+            r = pepsi.wait_for("%s: the evil message at rest" % how, lambda: passed() or (row() or {}).get("status") in ("failed", "timeout") and row(), 40, 0.2)
+            if "passed" not in r:
+                pepsi.check(r["status"] in end.split(), "%s: ended as %s: %s" % (how, r["status"], r["last_error"]))
+                pepsi.check("evil-" + how not in sink.tokens(), "%s: it was delivered" % how)
         if row():
             d.cli("queue", "delete", evil)
         pepsi.say("      %-8s %.1f s, %s" % (how, time.monotonic() - before, r["status"] if end else "no harm"))
