@@ -1,0 +1,1 @@
+-- pepsi-0004.sql: large queues for few destinations, and what is signed, sealed and returned.
