@@ -28,5 +28,8 @@ int mail_encoded_decode(struct str value, struct buf *out);
 /* Takes as much of valid UTF-8 text off the front of *rest as fits one encoded word of at most 75 octets, and appends that. Text in
  * several encoded words with blanks between them is read back as one. False: *rest is empty. */
 bool mail_encoded_next(struct str *rest, struct buf *out);
+/* The same in another charset: a name short enough to leave room ("unknown-8bit" for octets of which nobody knows). Only UTF-8 is not parted within a
+ * character. */
+bool mail_encoded_next_in(const char *charset, struct str *rest, struct buf *out);
 
 #endif
