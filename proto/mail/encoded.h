@@ -32,4 +32,8 @@ bool mail_encoded_next(struct str *rest, struct buf *out);
  * character. */
 bool mail_encoded_next_in(const char *charset, struct str *rest, struct buf *out);
 
+/* Writes text of any language as an unstructured field, through the one encoder of header.h. utf8: text above 127 may stand as it is (RFC 6532).
+ * Returns 0, or -1: no UTF-8, a control character in it, or the buffer is full. */
+int mail_encoded_field(struct buf *out, struct str name, struct str text, bool utf8);
+
 #endif

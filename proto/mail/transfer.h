@@ -46,4 +46,8 @@ struct mail_content {
 };
 struct mail_content mail_content_look(struct str s);
 
+/* Appends text as quoted-printable (§6.7): lines of at most 76 columns, nothing but printable ASCII; CR LF stays a line end, any other CR or LF
+ * becomes =0D or =0A. 0, or -1: the buffer is full. */
+int mail_transfer_encode_qp(struct str text, struct buf *out);
+
 #endif
