@@ -123,7 +123,7 @@ static bool next_word(struct words *w)
 	for (k = i; k < w->rest.n && !is_blank(w->rest.p[k]); k++)
 		;
 	w->blanks = str_n(w->rest.p, i);
-	w->word = str_n(w->rest.p + i, k - i);
+	w->word = str_n(str_skip(w->rest, i).p, k - i);
 	w->rest = str_skip(w->rest, k);
 	return k > i;
 }
@@ -155,7 +155,7 @@ static void text(struct mail_ascii_line *l, struct str value)
 		}
 		/* from..to: the blanks before it belong to it where they would be lost */
 		struct str blanks = w.blanks;
-		const char *from = before && blanks.n > 0 ? blanks.p : w.word.p, *to = w.word.p + w.word.n;
+		const char *from = before && blanks.n > 0 ? blanks.p : w.word.p, *to = w.word.p + w.word.n; /* none is empty */
 		while ((more = next_word(&w)) && to_encode(w.word))
 			to = w.word.p + w.word.n;
 		before = more && looks_encoded(w.word);
@@ -282,7 +282,7 @@ static void extended(struct mail_ascii_line *l, const struct mail_param *p, bool
 	for (size_t i = 0; i < p->value.n; i++)
 		n += plain((unsigned char)p->value.p[i]) ? 1 : 3;
 	most = n / PIECE < SECTIONS_MAX ? PIECE : PIECE_LONG;
-	l->bad |= n / most >= SECTIONS_MAX || p->language.n > 64 || !is_printable(p->language) || !str_is_ascii(p->name);
+	l->bad |= n / most >= SECTIONS_MAX || p->language.n > 64 || !is_printable(p->language) || !is_token(p->name);
 	bool parted = n > most;
 	for (size_t i = 0; (i < p->value.n || !section) && !l->bad; section++) {
 		buf_reset(&b);

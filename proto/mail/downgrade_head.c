@@ -80,7 +80,8 @@ bool mail_head_write(struct mail_downgrade *d, const struct mail_head_change *c,
 	int r;
 	while ((r = mail_field_next(&rest, &f)))
 		garbage |= r < 0;
-	/* some readers end the head at a line that is no field: what is added must be before it */
+	/* some readers end the head at a line that is no field: what is added must be before it. Not before a blank, which would continue it */
+	garbage = garbage && c->head.p[0] != ' ' && c->head.p[0] != '\t';
 	if (garbage)
 		additions(c, out);
 	rest = c->head;

@@ -166,6 +166,15 @@ bool mail_encoder_next(struct mail_encoder *e, struct buf *out, size_t want)
 	return e->rest.n > 0;
 }
 
+int mail_transfer_encode_qp(struct str text, struct buf *out)
+{
+	struct mail_encoder e;
+	mail_encoder_init(&e, MAIL_ENCODE_QP, text);
+	while (mail_encoder_next(&e, out, SIZE_MAX) && !out->failed)
+		;
+	return out->failed ? -1 : 0;
+}
+
 uint64_t mail_encode_size(enum mail_encode how, struct str content)
 {
 	enum { STEP = 16 * 1024 };
