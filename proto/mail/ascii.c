@@ -59,7 +59,7 @@ bool mail_field_needs_ascii(struct str all)
 	size_t begin = 0;
 	for (size_t i = 0; i < all.n; i++) {
 		unsigned char c = (unsigned char)all.p[i];
-		if (c > 127 || !c || (c == '\n' && (!i || all.p[i - 1] != '\r')) || (c == '\r' && i + 1 < all.n && all.p[i + 1] != '\n'))
+		if (c > 127 || !c || (c == '\n' && (!i || all.p[i - 1] != '\r')) || (c == '\r' && (i + 1 == all.n || all.p[i + 1] != '\n')))
 			return true;
 		if (c == '\n')
 			begin = i + 1;

@@ -78,8 +78,8 @@ static enum mail_encode choose(const struct mail_mime_part *part, const struct m
 		return MAIL_ENCODE_QP_MEND;
 	if (part->encoding == MAIL_TRANSFER_BASE64)
 		return MAIL_ENCODE_BASE64_MEND;
-	/* line ends are a matter of taste in quoted-printable: fine for text only */
-	return str_starts(part->type, STR("text/")) && !c->bad && qp <= base64 ? MAIL_ENCODE_QP : MAIL_ENCODE_BASE64;
+	/* line ends are a matter of taste in quoted-printable: fine for text only; and people, and filters, can read it, which is worth some octets */
+	return str_starts(part->type, STR("text/")) && !c->bad && qp <= base64 + base64 / 4 + 100 ? MAIL_ENCODE_QP : MAIL_ENCODE_BASE64;
 }
 
 /* Marks part i as to be encoded, if it may be. */
@@ -173,7 +173,7 @@ static bool head(struct planner *p, size_t i)
 	c.ascii = high || look.bad || look.longest > MAIL_LINE_MAX;
 	if (part->parent != MAIL_MIME_NONE && p->mark[part->parent].within)
 		return true;
-	if (k->fixed && (high || (look.bad && p->lacks & MAIL_LACKS_BINARY))) {
+	if (k->fixed && (high || (look.bad && p->lacks & (MAIL_LACKS_8BIT | MAIL_LACKS_BINARY)))) {
 		mail_downgrade_fail(p->d, MAIL_DOWNGRADE_SIGNED, "5.6.3", "a part that is signed or encrypted has header fields that the next hop does not take (%s)", lacking(p));
 		return false;
 	}
@@ -225,8 +225,11 @@ static bool add(struct planner *p, struct str text, enum mail_encode how)
 		d->piece = grown;
 		d->cap = cap;
 	}
+	uint64_t size = mail_encode_size(how, text);
+	if (size == UINT64_MAX)
+		return fail_memory(p);
 	d->piece[d->n++] = (struct mail_piece){ text, how };
-	d->size += mail_encode_size(how, text);
+	d->size += size;
 	/* quoted-printable ends as its content does */
 	d->open = how == MAIL_ENCODE_BASE64 || how == MAIL_ENCODE_BASE64_MEND || text.n < 2 || memcmp(text.p + text.n - 2, "\r\n", 2) != 0;
 	if (how == MAIL_ENCODE_NONE && !(p->lacks & MAIL_LACKS_8BIT) && !d->eight)

@@ -1,6 +1,6 @@
 /* A message made fit for a next hop that takes less than it needs: 8-bit content without 8BITMIME (RFC 6152 §3), binary content without BINARYMIME
  * (RFC 3030 §3), fields of UTF-8 without SMTPUTF8 (RFC 6531 §3). Only what needs it changes: the content of a part becomes quoted-printable or base64
- * (whichever is shorter for text; base64 for all else), with its Content-Transfer-Encoding and what follows from it (the labels of multiparts around
+ * (for text quoted-printable unless base64 is a good deal shorter; base64 for all else), with its Content-Transfer-Encoding and what follows from it (the labels of multiparts around
  * it, a missing MIME-Version); a field becomes ASCII (ascii.h). All other octets stay.
  *
  * Never changed is what is signed or encrypted as it stands: all that is within multipart/signed and multipart/encrypted. message/rfc822 and

@@ -155,8 +155,13 @@ static int end_head(struct parser *p, const char *end, struct str gap)
 	struct mail_mime_part *part = at(p, p->depth - 1);
 	struct frame *f = &p->stack[p->depth - 1];
 	struct str boundary;
-	if (!gap.n && p->bad_line && p->bad_line < end)
+	if (!gap.n && p->bad_line && p->bad_line < end) {
 		end = p->bad_line; /* text that was meant as a body must not be fields (as in split.h) */
+		if (p->type.text.p && p->type.text.p >= end)
+			p->type = (struct value){ 0 };
+		if (p->encoding.text.p && p->encoding.text.p >= end)
+			p->encoding = (struct value){ 0 };
+	}
 	if (p->bad_line || !gap.n)
 		p->m->odd |= MAIL_MIME_BAD_HEAD;
 	part->head = span(p->head, end);

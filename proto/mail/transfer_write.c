@@ -189,8 +189,10 @@ uint64_t mail_encode_size(enum mail_encode how, struct str content)
 	for (bool more = true; more;) {
 		more = mail_encoder_next(&e, &b, STEP);
 		n += b.n;
-		if (b.failed)
-			break; /* no memory: the caller's own buffer will tell */
+		if (b.failed) {
+			n = UINT64_MAX;
+			break;
+		}
 		buf_reset(&b);
 	}
 	buf_free(&b);
