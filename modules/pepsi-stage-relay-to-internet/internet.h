@@ -40,13 +40,14 @@ enum {
 struct tls_site {
 	struct pattern p;
 	enum tls_operator policy;
+	char *names; /* of "verify=": "mail.example.org,.example.net"; owned; NULL: the host's */
 };
 
 struct settings {
 	unsigned port;
 	char helo[256];
 	bool ipv4, ipv6, local_ok, dane, sts, health, tlsrpt;
-	enum tls_operator tls;
+	struct tls_site tls;   /* of all domains that no other fits */
 	struct tls_site *site; /* the first that fits */
 	size_t n_site;
 	char *ca_file;
@@ -108,6 +109,7 @@ struct delivery {
 	struct route route;
 	struct plan_host host[HOSTS_MAX];
 	unsigned n_hosts;
+	const struct tls_site *site;       /* what the operator demands; the settings' */
 	uint64_t tag;                      /* of sessions that will do */
 	struct line *line;
 	bool no_dsn, no_deliver_by;        /* a host that took it did not offer them: what was asked for is ours to report */
@@ -155,7 +157,7 @@ int32_t settings_validate(const struct pepsi_host *host, const struct pepsi_conf
 /* 0, or -1 with the reason appended to why. */
 int settings_read(struct settings *s, const struct pepsi_host *host, const struct pepsi_conf *conf, struct buf *why);
 void settings_done(struct settings *s);
-enum tls_operator settings_tls(const struct settings *s, const char *domain);
+const struct tls_site *settings_tls(const struct settings *s, const char *domain);
 
 /* group.c. The domain of the first recipient into ret (DNS_NAME_MAX + 3 octets); if there are others the row is split: 1, and the pass is over
  * with *ret_rc. 0: one domain. */

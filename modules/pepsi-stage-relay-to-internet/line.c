@@ -318,7 +318,9 @@ static void judge(struct line *l)
 		send_part(l);
 		return;
 	}
-	delivery_failed_by(d, l->where, SMTP_PHASE_STARTTLS, v.status, v.reason);
+	char text[SMTP_CLIENT_TEXT_MAX];
+	snprintf(text, sizeof text, "%s%s%s", v.reason, v.detail ? ": " : "", v.detail ? v.detail : "");
+	delivery_failed_by(d, l->where, SMTP_PHASE_STARTTLS, v.status, text);
 	next(l);
 }
 

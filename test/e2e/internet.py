@@ -5,6 +5,7 @@ import time
 
 import authority
 import pepsi
+import sink as scripted
 from certs import Authority
 
 OPTIONS = ("PORT = %d\nALLOW_LOOPBACK = YES\nMTA_STS = NO\nPARALLELISM = 1\nQUEUE_LIMIT = 1000\nMAX_RUNTIME = 10 min\nRETRY_MIN = 1 s\nRETRY_MAX = 2 s\n"
@@ -130,7 +131,10 @@ def tls(t):
     ca = Authority(t)
     good, other = ca.issue("mx.safe.test", "DNS:mx.safe.test"), ca.issue("other.test", "DNS:other.test")
     net = Net(t, {"safe.test": one_zone("mx", "127.9.0.31"), "odd.test": one_zone("mx", "127.9.0.32"), "plain.test": one_zone("mx", "127.9.0.33"),
-                  "must.test": one_zone("mx", "127.9.0.34")}, "TLS_CA_FILE = %s\nTLS_POLICY_1 = must.test *.must.test require\n" % ca.cert)
+                  "must.test": one_zone("mx", "127.9.0.34"), "busy.test": one_zone("mx", "127.9.0.35"), "sure.test": "@ IN MX 10 mx.safe.test.\n",
+                  "pinned.test": one_zone("mx", "127.9.0.37"), "doubt.test": one_zone("mx", "127.9.0.38"), "late.test": one_zone("mx", "127.9.0.39")},
+              "TLS_CA_FILE = %s\nTLS_POLICY_1 = must.test *.must.test busy.test require\nTLS_POLICY_2 = sure.test doubt.test late.test verify\n"
+              "TLS_POLICY_3 = pinned.test verify=x.test,other.test\n" % ca.cert)
     offer = ("PIPELINING", "8BITMIME", "STARTTLS")
     safe, odd = net.sink("127.9.0.31", tls=good, extensions=offer), net.sink("127.9.0.32", tls=other, extensions=offer)
     plain, must = net.sink("127.9.0.33"), net.sink("127.9.0.34")
@@ -143,6 +147,22 @@ def tls(t):
     net.accept("must", "x@must.test")
     pepsi.wait_for("it waits", lambda: [q for q in net.d.queue() if "TLS is a must" in (q["last_error"] or "")], 30)
     pepsi.check(not must.messages, "sent in plain text")
+    # a certificate that the operator demands; and what is seen instead is told to whoever looks at the queue
+    pinned = net.sink("127.9.0.37", tls=other, extensions=offer)
+    for domain, sink in (("sure.test", safe), ("pinned.test", pinned)):
+        net.accept(domain, "x@" + domain)
+        arrives(domain, sink)
+        line = pepsi.wait_for("its line", lambda: net.logged("relayed to=<x@%s>" % domain))[0]
+        pepsi.check("verified=pkix" in line and "TLSv1.3" in line, line)
+    late = ca.issue("mx.late.test", "DNS:mx.late.test", days=-1, file="late")
+    for domain, address, pair, script, why in (
+            ("busy.test", "127.9.0.35", good, {"starttls": "454 4.7.0 no TLS before noon"}, "the host refuses it: 454 4.7.0 no TLS before noon"),
+            ("doubt.test", "127.9.0.38", other, {}, "which is demanded here: hostname mismatch"),
+            ("late.test", "127.9.0.39", late, {}, "which is demanded here: certificate has expired")):
+        s = scripted.Scripted(t, script, address=address, port=net.port, tls=pair)
+        net.accept(domain, "x@" + domain)
+        pepsi.wait_for("%s waits, and says why" % domain, lambda: [q for q in net.d.queue() if why in (q["last_error"] or "")], 30)
+        pepsi.check(not s.messages and net.logged("deferred to=<x@%s>" % domain), "not deferred")
 
 
 def crowd(t):

@@ -268,7 +268,7 @@ int main(void)
 		cmocka_unit_test(test_internet_dns_fails),
 		cmocka_unit_test(test_internet_tls),
 		cmocka_unit_test(test_internet_tls_fails),
-		cmocka_unit_test(test_internet_tls_required),
+		cmocka_unit_test(test_internet_tls_required), cmocka_unit_test(test_internet_tls_verify),
 		cmocka_unit_test(test_internet_dane),
 		cmocka_unit_test(test_internet_dane_wrong),
 		cmocka_unit_test(test_internet_dane_unknown),

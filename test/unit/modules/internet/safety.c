@@ -54,7 +54,7 @@ void test_internet_tls_required(void **state)
 	static const struct {
 		const char *const *script;
 		const char *says;
-	} cases[] = { { none, "the host does not offer it" }, { refused, "the handshake failed" }, { broken, "the handshake failed: TLS handshake" } };
+	} cases[] = { { none, "the host does not offer it" }, { refused, "the host refuses it: 454 4.7.0 not now" }, { broken, "the handshake failed: TLS handshake" } };
 	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		struct site s;
@@ -66,6 +66,40 @@ void test_internet_tls_required(void **state)
 		site_says(&m, "pause ");
 		site_says(&m, cases[i].says);
 		site_until(1);
+		site_close(&s);
+		peer_end(&p);
+		site_done(&m);
+	}
+}
+
+/* A certificate that is valid for the host, or for what the operator names; and why it is not. */
+void test_internet_tls_verify(void **state)
+{
+	static const char *const good[] = { EHLO_TLS, TLS, TAKE, "~", "^", NULL };
+	static const char *const bad[] = { EHLO_TLS, TLS, QUIT, NULL };
+	static const struct {
+		bool trusted;
+		const char *policy, *says; /* NULL: it goes */
+	} cases[] = { { true, "verify", NULL }, { false, "verify", "which is demanded here: " }, { true, "verify=.example.org", NULL },
+		{ true, "verify=other.example,mx1.EXAMPLE.org", NULL },
+		{ true, "verify=example.org", "for the names that are demanded here: hostname mismatch" },
+		{ false, "verify=mx1.example.org", "for the names that are demanded here: " } };
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct site s;
+		struct peer p;
+		char more[300];
+		struct pepsi_msg m = site_message("x@example.org");
+		peer_start(&p, "127.0.0.2", cases[i].says ? bad : good);
+		snprintf(more, sizeof more, "%s%s\nTLS_POLICY_1=example.org %s\n", cases[i].trusted ? "TLS_CA_FILE=" : "HELO=us.example",
+		    cases[i].trusted ? peer_ca() : "", cases[i].policy);
+		site_open(&s, plain_zone, false, more);
+		site_deliver(&s, &m);
+		site_says(&m, cases[i].says ? cases[i].says : "complete_success");
+		if (!cases[i].says)
+			site_logs(&m, "verified=pkix");
+		else
+			site_until(1);
 		site_close(&s);
 		peer_end(&p);
 		site_done(&m);
@@ -169,7 +203,8 @@ void test_internet_options(void **state)
 {
 	const struct pepsi_stage *st = &pepsi_stage_descriptor;
 	struct pepsi_conf c = { .stage = "out", .hostname = "us.example", .options = st->options, .n_options = st->n_options,
-		.text = "HELO=a b\nTLS_POLICY_1=example.org\nTLS_POLICY_2=x@example.org may\nTLS_POLICY_3=may\nTLS_POLICY_4=*.example.org * require\n"
+		.text = "HELO=a b\nTLS_POLICY_1=example.org\nTLS_POLICY_2=x@example.org may\nTLS_POLICY_3=may\nTLS_POLICY_4=*.example.org * verify=.example.org,mx.other.example\n"
+			"TLS_POLICY_5=a.example verify=\nTLS_POLICY_6=a.example require=b.example\nTLS_POLICY_7=a.example verify=b..example\n"
 			"OWN_ADDRESSES=192.0.2.1 mail.example\nRETRY_MIN=2 h\nSHAPE_1=* sources=none\nSOURCE_ADDRESSES=192.0.2.300\n" };
 	struct pepsi_report r = { .text = BUF_INIT(10000) };
 	(void)state;
@@ -180,6 +215,9 @@ void test_internet_options(void **state)
 	assert_non_null(strstr(r.text.p, "TLS_POLICY_2: \"x@example.org\" is none of"));
 	assert_non_null(strstr(r.text.p, "TLS_POLICY_3: no domain stands before the policy"));
 	assert_null(strstr(r.text.p, "TLS_POLICY_4"));
+	assert_non_null(strstr(r.text.p, "TLS_POLICY_5: \"verify=\": behind verify= stand host names"));
+	assert_non_null(strstr(r.text.p, "TLS_POLICY_6: \"require=b.example\" is no policy"));
+	assert_non_null(strstr(r.text.p, "TLS_POLICY_7: \"verify=b..example\": behind"));
 	assert_non_null(strstr(r.text.p, "OWN_ADDRESSES: \"mail.example\" is no"));
 	assert_non_null(strstr(r.text.p, "RETRY_MAX: is shorter"));
 	assert_non_null(strstr(r.text.p, "SOURCE_ADDRESSES: "));
