@@ -69,6 +69,13 @@ void delivery_failed_by(struct delivery *d, const struct relay_where *where, enu
 	delivery_failed(d, &r, where);
 }
 
+void delivery_unsafe(struct delivery *d, const struct relay_where *where, enum smtp_phase phase, const char *status, const char *text)
+{
+	const char *copy = arena_strz(d->a, str_from(text));
+	d->unsafe = copy ? copy : "";
+	delivery_failed_by(d, where, phase, status, text);
+}
+
 void delivery_result(struct delivery *d, size_t i, const struct smtp_result *r, const struct relay_where *where, const char *how)
 {
 	struct smtp_result *old = &d->m.rcpts[i].result;
@@ -125,6 +132,7 @@ void delivery_reset(struct delivery *d)
 {
 	d->line = NULL;
 	d->at = d->tries = d->offered = 0;
+	d->unsafe = NULL;
 	memset(d->asked, 0, d->m.n_rcpts * sizeof *d->asked);
 	for (unsigned i = 0; i < d->n_hosts; i++)
 		d->host[i].done = false;
@@ -138,7 +146,12 @@ static void plan(struct delivery *d)
 	if (d->look || d->sts_ask)
 		return;
 	if (plan_make(d)) {
-		queue_add(d);
+		const char *why;
+		uint32_t rests = safety_rests(d, &why);
+		if (rests)
+			delivery_back(d, rests, "tls", why);
+		else
+			queue_add(d);
 		return;
 	}
 	for (unsigned i = 0; i < d->n_hosts; i++)

@@ -56,6 +56,7 @@ static void stage_close(void *worker)
 	ratchet_memory_free(w->ratchet);
 	tls_results_free(w->results);
 	queue_free(w->queue);
+	safety_free(w->safety);
 	hop_tls_conf_free(w->env.tls);
 	settings_done(&w->set);
 	free(w);
@@ -75,6 +76,7 @@ static int32_t start(const struct pepsi_host *host, const struct pepsi_conf *con
 		w->env = (struct session_env){ .host = host, .conf = conf, .times = w->set.times };
 		w->env.tls = hop_tls_conf_new(false, w->set.ca_file, &why);
 		w->queue = queue_new(w);
+		w->safety = safety_new(host);
 		w->ratchet = ratchet_memory_new(host, conf);
 		if (w->set.sts)
 			w->sts = sts_policies_new(host, conf, &why);
@@ -83,7 +85,7 @@ static int32_t start(const struct pepsi_host *host, const struct pepsi_conf *con
 		if (w->set.health)
 			w->health = address_health_new(host, conf, &why);
 	}
-	if (!w->env.tls || !w->queue || !w->ratchet || (w->set.sts && !w->sts) || (w->set.health && !w->health) ||
+	if (!w->env.tls || !w->queue || !w->safety || !w->ratchet || (w->set.sts && !w->sts) || (w->set.health && !w->health) ||
 	    (w->set.tlsrpt && !w->results)) {
 		host->log(NULL, PEPSI_LOG_ERROR, why.n ? why.p : "out of memory");
 		buf_free(&why);

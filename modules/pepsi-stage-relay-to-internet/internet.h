@@ -77,6 +77,7 @@ struct worker {
 	struct address_health *health;
 	struct ratchet_memory *ratchet;
 	struct tls_results *results;
+	struct safety *safety;
 	uint64_t seed;
 };
 
@@ -114,6 +115,7 @@ struct delivery {
 	struct line *line;
 	bool no_dsn, no_deliver_by;        /* a host that took it did not offer them: what was asked for is ours to report */
 	bool taken;                        /* by one at least */
+	const char *unsafe;                /* why a host was not used in this attempt, or left again, for want of safety; NULL: none was */
 	/* this attempt */
 	bool began;                        /* it counts */
 	unsigned char order[ROUTE_ADDRESSES_MAX]; /* of route.address: those that may be tried now */
@@ -178,6 +180,8 @@ void delivery_back(struct delivery *d, uint32_t seconds, const char *why, const 
 void delivery_failed(struct delivery *d, const struct smtp_result *r, const struct relay_where *where);
 /* The same for a cause of our own or the host's: code 0. */
 void delivery_failed_by(struct delivery *d, const struct relay_where *where, enum smtp_phase phase, const char *status, const char *text);
+/* The same for a host that is not safe enough. */
+void delivery_unsafe(struct delivery *d, const struct relay_where *where, enum smtp_phase phase, const char *status, const char *text);
 /* The same result with its text in the delivery's memory: an engine's own lives until its next message, or its end. */
 struct smtp_result delivery_keep(struct delivery *d, const struct smtp_result *r);
 /* The result of recipient i, kept, if it says more than what is there. */
@@ -195,6 +199,16 @@ bool plan_judge(struct delivery *d, unsigned h, const struct session_facts *f, b
     enum ratchet_level *ret_level);
 /* How long the answer that gave an address of host h may be kept, seconds. */
 uint32_t plan_ttl(const struct delivery *d, const struct route_address *a);
+
+/* safety.c: domains whose hosts are not as safe as they must be are left alone by themselves, so that others at the same hosts are not. */
+struct safety *safety_new(const struct pepsi_host *host);
+void safety_free(struct safety *s); /* accepts NULL */
+/* Is the domain of d, with what is demanded of its hosts now (d->tag), left alone? For so many seconds; 0: no, and this is the one that tries where it
+ * was. *ret_why: until the next call. */
+uint32_t safety_rests(struct delivery *d, const char **ret_why);
+/* None of its hosts was safe enough (d->unsafe); or one was. */
+void safety_refused(struct delivery *d);
+void safety_met(struct delivery *d);
 
 /* line.c */
 /* A new session for d, which is no longer waiting. */

@@ -92,7 +92,7 @@ void plan_refuse(struct delivery *d, unsigned i)
 	tls_judge(&d->host[i].rules, &d->host[i].need, NULL, &v);
 	results_tell(d, i, &v, NULL);
 	snprintf(text, sizeof text, "%s: %s", d->route.host[i].name, v.reason);
-	delivery_failed_by(d, log_where(d, NULL), SMTP_PHASE_CONNECT, v.status, text);
+	delivery_unsafe(d, log_where(d, NULL), SMTP_PHASE_CONNECT, v.status, text);
 }
 
 bool plan_judge(struct delivery *d, unsigned i, const struct session_facts *f, bool plain, struct tls_verdict *ret, const char **ret_verified,

@@ -106,6 +106,55 @@ void test_internet_tls_verify(void **state)
 	}
 }
 
+/* A domain that demands more than its host keeps is left alone the third time, by itself: another one at the same host is served. */
+void test_internet_unsafe_domain(void **state)
+{
+#define LEAVES EHLO, "?QUIT\r\n", "!221 bye\r\n", "-"
+	static const char *const script[] = { LEAVES, LEAVES, LEAVES, EHLO, "?MAIL FROM:<a@b.example>\r\nRCPT TO:<x@other.example>\r\nDATA\r\n",
+		"!250 ok\r\n250 ok\r\n354 go\r\n", CONTENT, "!250 2.0.0 took it\r\n", "-", EHLO, "~", "^", NULL };
+	static const char *const zone[] = { ZONE, "other.example MX 10 mx1.example.org", NULL };
+	struct site s;
+	struct peer p;
+	(void)state;
+	peer_start(&p, "127.0.0.2", script);
+	site_open(&s, zone, false, "TLS_POLICY_1=example.org require\n");
+	for (int i = 0; i < 6; i++) {
+		struct pepsi_msg m = site_message(i == 4 ? "x@other.example" : "x@example.org");
+		if (i == 5)
+			fake_loop_skip(60000); /* the pause is over: one tries */
+		site_deliver(&s, &m);
+		site_says(&m, i == 4 ? "complete_success" : "TLS is a must there, and the host does not offer it");
+		assert_int_equal(strstr(m.calls.p, "not tried now (tls)") != NULL, i == 3);
+		assert_int_equal(strstr(m.calls.p, "\"attempts\":1") != NULL, i != 3 && i != 4);
+		site_done(&m);
+	}
+	site_until(1);
+	site_close(&s);
+	peer_end(&p);
+}
+
+/* One host is well but not safe enough for this domain, the other is dead: that keeps nobody else from the first. */
+void test_internet_unsafe_and_dead(void **state)
+{
+	static const char *const script[] = { LEAVES, LEAVES, LEAVES, EHLO, "?MAIL FROM:<a@b.example>\r\nRCPT TO:<x@other.example>\r\nDATA\r\n",
+		"!250 ok\r\n250 ok\r\n354 go\r\n", CONTENT, "!250 2.0.0 took it\r\n", "~", NULL };
+	static const char *const zone[] = { "example.org MX 10 mx1.example.org", "example.org MX 20 mx2.example.org", "other.example MX 10 mx1.example.org",
+		"other.example MX 20 mx2.example.org", "mx1.example.org A 127.0.0.2", "mx2.example.org A 127.0.0.3", NULL };
+	struct site s;
+	struct peer p;
+	(void)state;
+	peer_start(&p, "127.0.0.2", script);
+	site_open(&s, zone, false, "ADDRESS_HEALTH=NO\nTLS_POLICY_1=example.org require\n");
+	for (int i = 0; i < 4; i++) {
+		struct pepsi_msg m = site_message(i == 3 ? "x@other.example" : "x@example.org");
+		site_deliver(&s, &m);
+		site_says(&m, i == 3 ? "complete_success" : "refused");
+		site_done(&m);
+	}
+	site_close(&s);
+	peer_end(&p);
+}
+
 void test_internet_dane(void **state)
 {
 	static const char *const script[] = { EHLO_TLS, TLS, TAKE, TAKE, "~", NULL };
