@@ -187,6 +187,8 @@ static void routed(void *arg, int rc)
 	struct delivery *d = arg;
 	bool memory = rc != DNS_DONE, later = memory || d->route.state == ROUTE_TEMPORARY;
 	d->look = NULL;
+	if (rc == DNS_DONE && d->route.refused)
+		log_refused(d);
 	if (memory || d->route.state != ROUTE_FOUND)
 		delivery_failed_by(d, log_where(d, NULL), SMTP_PHASE_CONNECT, memory ? "4.3.0" : d->route.status,
 		    memory ? "out of memory" : d->route.reason);
@@ -288,7 +290,7 @@ int32_t delivery_begin(struct worker *w, struct pepsi_msg *msg)
 	d->m.content = smtp_content_scan(d->m.headers, d->m.body);
 	d->optional = !d->m.require_tls && tls_optional(d->m.headers);
 	d->route = (struct route){ .domain = str_from(d->domain), .ipv4 = set->ipv4, .ipv6 = set->ipv6, .local_ok = set->local_ok,
-		.own = set->own, .n_own = set->n_own, .own_ip = set->own_ip, .n_own_ip = set->n_own_ip, .seed = route_mix(&w->seed) };
+		.public_only = true, .allow = set->allow, .n_allow = set->n_allow, .own = set->own, .n_own = set->n_own, .own_ip = set->own_ip, .n_own_ip = set->n_own_ip, .seed = route_mix(&w->seed) };
 	rc = PEPSI_RETRY;
 	d->look = lookup_begin(w->host, w->conf, msg, d->answers, literal ? route_evaluate : nothing, &d->route,
 	    literal ? routed : admitted, d);

@@ -34,6 +34,7 @@ enum {
 	RCPTS_MAX = 100,      /* recipients of one transaction (RFC 5321 §4.5.3.1.8) unless the peer says how many */
 	TEXTS_MAX = 1024 * 1024, /* octets of replies kept for one message */
 	OWN_MAX = 64,         /* addresses and names of our own */
+	NETWORKS_MAX = 256,   /* of ALLOW_NETWORKS */
 	POLICIES_MAX = 10000, /* TLS_POLICY_… lines' patterns */
 };
 
@@ -55,6 +56,8 @@ struct settings {
 	size_t n_own;
 	struct route_own own_ip[OWN_MAX];
 	size_t n_own_ip;
+	struct outside_net *allow;
+	size_t n_allow;
 	struct session_times times;
 	struct shapes *shapes;
 	struct sources *sources;
@@ -253,6 +256,8 @@ void results_tell(struct delivery *d, unsigned h, const struct tls_verdict *v, c
 
 /* log.c */
 void log_results(struct delivery *d);
+/* An address that the DNS names is none that mail from outside is sent to. */
+void log_refused(struct delivery *d);
 /* Where a result came from, in the delivery's memory; l NULL: from nowhere. NULL: memory. */
 const struct relay_where *log_where(struct delivery *d, const struct line *l);
 /* Our address of the connection, "-" when there is none. */

@@ -102,6 +102,28 @@ static int add_address(struct settings *s, struct str word)
 	return 0;
 }
 
+/* A word of ALLOW_NETWORKS: a network, or "private". 0, -1: it is none, or there are too many. s NULL: only looked at. */
+static int add_network(struct settings *s, struct str word)
+{
+	static const char *const private[] = { "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7" };
+	bool all = str_ieq(word, STR("private"));
+	size_t n = all ? sizeof private / sizeof *private : 1;
+	struct outside_net *more = s ? realloc(s->allow, (s->n_allow + n) * sizeof *more) : NULL, net;
+	if (s && (!more || s->n_allow + n > NETWORKS_MAX)) {
+		s->allow = more ? more : s->allow;
+		return -1;
+	}
+	if (s)
+		s->allow = more;
+	for (size_t i = 0; i < n; i++) {
+		if (outside_net_parse(all ? str_from(private[i]) : word, &net))
+			return -1;
+		if (s)
+			s->allow[s->n_allow++] = net;
+	}
+	return 0;
+}
+
 /* SHAPE_n, SOURCES_n and SOURCE_ADDRESSES, each fault told through fn. False: a fault, or no memory. */
 static bool read_traffic(struct settings *s, const struct pepsi_host *host, const struct pepsi_conf *conf,
     void (*fn)(void *arg, const char *option, const char *text), void *arg)
@@ -170,6 +192,10 @@ int32_t settings_validate(const struct pepsi_host *host, const struct pepsi_conf
 	while (str_word(&rest, " \t", &word))
 		if (add_address(NULL, word))
 			fault(host, report, "OWN_ADDRESSES", "\"%.*s\" is no IPv4 or IPv6 address", STR_ARG(word));
+	rest = str_from(host->conf_str(conf, "ALLOW_NETWORKS"));
+	for (size_t n = 0; str_word(&rest, " \t", &word); n++)
+		if (add_network(NULL, word) || n >= NETWORKS_MAX / 4)
+			fault(host, report, "ALLOW_NETWORKS", "\"%.*s\" is no network (10.0.0.0/8, fd00::/8, private), or one too many", STR_ARG(word));
 	struct settings s = { 0 };
 	struct reporting r = { host, report };
 	read_traffic(&s, host, conf, tell, &r);
@@ -240,6 +266,12 @@ int settings_read(struct settings *s, const struct pepsi_host *host, const struc
 			buf_addf(why, "OWN_ADDRESSES: \"%.*s\" is no IPv4 or IPv6 address", STR_ARG(word));
 			return -1;
 		}
+	rest = str_from(host->conf_str(conf, "ALLOW_NETWORKS"));
+	while (str_word(&rest, " \t", &word))
+		if (add_network(s, word)) {
+			buf_addf(why, "ALLOW_NETWORKS: \"%.*s\" is no network, or one too many", STR_ARG(word));
+			return -1;
+		}
 	own_interfaces(s);
 	s->ipv4 = !family || strcmp(family, "ipv6") != 0;
 	s->ipv6 = !family || strcmp(family, "ipv4") != 0;
@@ -287,9 +319,11 @@ void settings_done(struct settings *s)
 		free(s->site[i].names);
 	free(s->site);
 	s->n_site = 0;
+	free(s->allow);
 	free(s->ca_file);
 	free(s->stage);
 	s->site = NULL;
+	s->allow = NULL;
 	s->ca_file = s->stage = NULL;
 }
 

@@ -15,13 +15,13 @@ OPTIONS = ("PORT = %d\nALLOW_LOOPBACK = YES\nMTA_STS = NO\nPARALLELISM = 1\nQUEU
 class Net:
     """A DNS of some zones and exchangers at 127.9.x.y, all with the same port."""
 
-    def __init__(self, t, zones, more="", **kw):
+    def __init__(self, t, zones, more="", options=OPTIONS, **kw):
         self.t, self.port = t, pepsi.free_port()
         self.zones = {"sender.test": "@ IN MX 10 mx\nmx IN A 127.9.0.1\n"}
         self.zones.update(zones)
         self.dns = authority.start(t, self.zones)
         self.back = self.sink("127.9.0.1")  # where reports to senders go
-        stage = "[stage-init]\nPROGRAM = pepsi-stage-relay-to-internet\n%sBOUNCE_STAGE = bounce\n%s\n" % (OPTIONS % self.port, more)
+        stage = "[stage-init]\nPROGRAM = pepsi-stage-relay-to-internet\n%sBOUNCE_STAGE = bounce\n%s\n" % (options % self.port, more)
         self.d = pepsi.Pepsid(t, stage + pepsi.bounce(), more="[pepsi-dns]\nSERVERS = %s\n" % self.dns, **kw)
 
     def sink(self, address, **kw):
@@ -165,6 +165,26 @@ def tls(t):
         pepsi.check(not s.messages and net.logged("deferred to=<x@%s>" % domain), "not deferred")
 
 
+def inner(t):
+    """What the DNS of strangers names is not connected to unless it is of the public Internet, or in ALLOW_NETWORKS: neither by MX nor by literal."""
+    net = Net(t, {"lab.test": one_zone("mx", "127.9.0.51"), "self.test": one_zone("mx", "127.8.0.1"), "inner.test": one_zone("mx", "10.0.0.1"),
+                  "cloud.test": one_zone("mx", "169.254.169.254"), "six.test": "@ IN MX 10 mx\nmx IN AAAA ::1\n", "mapped.test": "@ IN MX 10 mx\nmx IN AAAA ::ffff:127.8.0.1\n",
+                  "both.test": "@ IN MX 10 a\n@ IN MX 20 b\na IN A 127.8.0.1\nb IN A 127.9.0.51\n"},
+              "ALLOW_NETWORKS = 127.9.0.0/16\n", OPTIONS.replace("ALLOW_LOOPBACK = YES\n", ""))
+    lab, secret, six = net.sink("127.9.0.51"), net.sink("127.8.0.1"), net.sink("::1")
+    net.accept("lab", "x@lab.test")
+    net.accept("both", "x@both.test")
+    arrives("lab", lab)
+    arrives("both", lab)
+    for token, rcpt, why in (("self", "x@self.test", "loopback"), ("inner", "x@inner.test", "private"), ("cloud", "x@cloud.test", "link-local"), ("six", "x@six.test", "loopback"),
+                             ("mapped", "x@mapped.test", "loopback"), ("literal", "x@[127.8.0.1]", "loopback"), ("literal6", "x@[IPv6:::1]", "loopback")):
+        net.accept(token, rcpt)
+        text = report(net, token)
+        pepsi.check("Status: 5.4.4" in text and "ALLOW_NETWORKS" not in text, text)
+        pepsi.check([x for x in net.logged("event=address-refused domain=%s" % rcpt.split("@")[1]) if 'why="%s"' % why in x and "hint=" in x], "not logged: " + token)
+    pepsi.check(not secret.connections and not six.connections, "connected to an inner address")
+
+
 def crowd(t):
     """300 messages for 30 domains over one worker, some hosts dead, some silent: the others' mail is not held up, and connections are used again."""
     zones = {"d%d.test" % i: one_zone("mx", "127.9.1.%d" % (i + 1)) for i in range(30)}
@@ -199,4 +219,4 @@ def crowd(t):
     pepsi.check(all(len(sinks[i].tokens()) == 10 for i in sinks), "something came twice")
 
 
-pepsi.main(__file__, [domains, hosts, answered, tls, crowd])
+pepsi.main(__file__, [domains, hosts, answered, tls, inner, crowd])
