@@ -298,6 +298,18 @@ static void judge(struct dsn_gather *g, struct dsn_read_rcpt *r)
 	r->hard = r->action == DSN_READ_FAILED && dsn_reason_hard(r->reason);
 }
 
+/* A formal part without a type of its own: in a text that repeats it, or in a broken multipart. It ends where a part does. */
+static void unmarked_status(struct dsn_gather *g)
+{
+	struct str text = buf_str(&g->human);
+	const char *status = text.n ? memmem(text.p, text.n, "\nReporting-MTA:", 15) : NULL;
+	if (!status)
+		return;
+	text = str_skip(text, (size_t)(status - text.p) + 1);
+	const char *end = memmem(text.p, text.n, "\n--", 3);
+	dsn_read_status(g, end ? str_n(text.p, (size_t)(end - text.p) + 1) : text);
+}
+
 static int fill(struct dsn_gather *g, const struct mail_mime *m)
 {
 	struct dsn_read *r = g->r;
@@ -314,6 +326,8 @@ static int fill(struct dsn_gather *g, const struct mail_mime *m)
 	g->subject = subject.n ? arena_str(r->mem, buf_str(&subject)) : STR_NULL;
 	buf_free(&subject);
 	sort_parts(g, m);
+	if (!r->formal)
+		unmarked_status(g);
 	size_t formal = r->n;
 	dsn_read_human(g);
 	if (!r->n && g->returned.n) { /* a bounce that somebody's system wrapped into another */
@@ -325,12 +339,7 @@ static int fill(struct dsn_gather *g, const struct mail_mime *m)
 			dsn_read_cut(str_skip(inner, (size_t)(body - inner.p) + 2), &human, &rest);
 			buf_reset(&g->human);
 			buf_adds(&g->human, str_n(human.p, human.n < DSN_READ_TEXT_MAX ? human.n : DSN_READ_TEXT_MAX));
-			const char *status = memmem(human.p, human.n, "\nReporting-MTA:", 15);
-			if (status) { /* its formal part, and none of what follows that */
-				struct str formal_part = str_skip(human, (size_t)(status - human.p) + 1);
-				const char *end = memmem(formal_part.p, formal_part.n, "\n--", 3);
-				dsn_read_status(g, end ? str_n(formal_part.p, (size_t)(end - formal_part.p) + 1) : formal_part);
-			}
+			unmarked_status(g);
 			if (!r->n)
 				dsn_read_human(g);
 		}

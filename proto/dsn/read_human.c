@@ -250,9 +250,10 @@ static void pass(struct dsn_gather *g, unsigned least, bool known)
 	struct str before = STR_NULL; /* the line before */
 	bool list = false; /* … said that now they come */
 	while (rest.n) {
-		struct str line = line_of(&rest), next = rest, a;
+		struct str line = line_of(&rest), ahead = rest, next = STR_NULL, a;
 		size_t at = 0, seen = 0;
-		next = line_of(&next);
+		for (unsigned i = 0; i < 3 && !next.n; i++) /* HTML leaves empty lines between */
+			next = str_trim(line_of(&ahead));
 		while (seen++ < LINE_ADDRESSES_MAX && dsn_read_address(line, &at, &a)) {
 			if (last && is_origin(line, before, a)) {
 				if (!last->original.n)
