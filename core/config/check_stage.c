@@ -172,7 +172,7 @@ void check_recipients(struct check *k, const struct config_section *s)
 	struct str rest = e ? str_from(e->v.value) : STR_NULL, w;
 	unsigned n = 0;
 	while (str_word(&rest, " \t,", &w)) {
-		if (!str_istarts(w, STR("stage:")))
+		if (!str_istarts(w, STR("stage:")) || w.n == 6)
 			continue;
 		check_before_stage(k, s, e, str_skip(w, 6));
 		if (++n == 2)
