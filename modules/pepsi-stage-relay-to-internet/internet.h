@@ -61,6 +61,7 @@ struct settings {
 	struct session_times times;
 	struct shapes *shapes;
 	struct sources *sources;
+	struct relay_downgrade downgrade;
 	struct relay_policy policy; /* hop and remote_mta are a recipient's */
 	char *stage;
 };
@@ -118,6 +119,7 @@ struct delivery {
 	struct line *line;
 	bool no_dsn, no_deliver_by;        /* a host that took it did not offer them: what was asked for is ours to report */
 	bool taken;                        /* by one at least */
+	const struct relay_where *downgrade_told; /* for which host */
 	const char *unsafe;                /* why a host was not used in this attempt, or left again, for want of safety; NULL: none was */
 	/* this attempt */
 	bool began;                        /* it counts */

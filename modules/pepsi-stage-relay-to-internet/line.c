@@ -85,6 +85,9 @@ static bool collect(struct line *l)
 {
 	struct delivery *d = l->d;
 	bool alive = true, progress = false, noted = false;
+	if (d->downgrade_told != l->where) /* once for each host, however many transactions */
+		relay_downgrade_tell(&d->w->set.downgrade, d->w->host, d->msg, &l->part, l->where ? l->where->hop : d->domain);
+	d->downgrade_told = l->where;
 	for (size_t i = 0; i < l->part.n_rcpts; i++)
 		progress |= !relay_too_many(&l->part.rcpts[i].result);
 	for (size_t i = 0; i < l->part.n_rcpts; i++) {

@@ -126,6 +126,10 @@ static bool loose(struct planner *p, size_t i, struct str s)
 		mail_downgrade_fail(p->d, MAIL_DOWNGRADE_SIGNED, "5.6.3", "a part that is signed or encrypted has text that the next hop does not take (%s)", lacking(p));
 		return false;
 	}
+	if (p->m.part[i].parent != MAIL_MIME_NONE && !p->m.part[i].gap.n) { /* without it the next line end would end the head */
+		mail_downgrade_fail(p->d, MAIL_DOWNGRADE_BROKEN, "5.6.3", "a multipart has text in the place of its parts that the next hop does not take (%s)", lacking(p));
+		return false;
+	}
 	p->edit[p->n_edits++] = (struct edit){ .old = s };
 	p->d->breaks = true;
 	return true;
@@ -225,13 +229,11 @@ static bool add(struct planner *p, struct str text, enum mail_encode how)
 		d->piece = grown;
 		d->cap = cap;
 	}
-	uint64_t size = mail_encode_size(how, text);
+	uint64_t size = mail_encode_size(how, text, &d->open);
 	if (size == UINT64_MAX)
 		return fail_memory(p);
 	d->piece[d->n++] = (struct mail_piece){ text, how };
 	d->size += size;
-	/* quoted-printable ends as its content does */
-	d->open = how == MAIL_ENCODE_BASE64 || how == MAIL_ENCODE_BASE64_MEND || text.n < 2 || memcmp(text.p + text.n - 2, "\r\n", 2) != 0;
 	if (how == MAIL_ENCODE_NONE && !(p->lacks & MAIL_LACKS_8BIT) && !d->eight)
 		d->eight = !str_is_ascii(text);
 	return true;

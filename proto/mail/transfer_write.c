@@ -175,25 +175,27 @@ int mail_transfer_encode_qp(struct str text, struct buf *out)
 	return out->failed ? -1 : 0;
 }
 
-uint64_t mail_encode_size(enum mail_encode how, struct str content)
+static bool is_open(struct str s)
+{
+	return s.n < 2 || s.p[s.n - 2] != '\r' || s.p[s.n - 1] != '\n';
+}
+
+uint64_t mail_encode_size(enum mail_encode how, struct str content, bool *ret_open)
 {
 	enum { STEP = 16 * 1024 };
 	struct mail_encoder e;
 	struct buf b = BUF_INIT(STEP * 2);
 	uint64_t n = 0;
+	*ret_open = how == MAIL_ENCODE_NONE ? is_open(content) : true;
 	if (how == MAIL_ENCODE_NONE)
 		return content.n;
 	if (how == MAIL_ENCODE_BASE64)
 		return (content.n + 2) / 3 * 4 + (content.n ? (content.n - 1) / (TRIPLES * 3) * 2 : 0);
 	mail_encoder_init(&e, how, content);
-	for (bool more = true; more;) {
+	for (bool more = true; more && n != UINT64_MAX; buf_reset(&b)) {
 		more = mail_encoder_next(&e, &b, STEP);
-		n += b.n;
-		if (b.failed) {
-			n = UINT64_MAX;
-			break;
-		}
-		buf_reset(&b);
+		n = b.failed ? UINT64_MAX : n + b.n;
+		*ret_open = is_open(buf_str(&b)); /* a line end is never parted */
 	}
 	buf_free(&b);
 	return n;
