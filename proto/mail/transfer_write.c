@@ -186,16 +186,20 @@ uint64_t mail_encode_size(enum mail_encode how, struct str content, bool *ret_op
 	struct mail_encoder e;
 	struct buf b = BUF_INIT(STEP * 2);
 	uint64_t n = 0;
-	*ret_open = how == MAIL_ENCODE_NONE ? is_open(content) : true;
+	if (!content.n)
+		return 0;
+	if (how == MAIL_ENCODE_NONE || how == MAIL_ENCODE_BASE64)
+		*ret_open = how == MAIL_ENCODE_BASE64 || is_open(content);
 	if (how == MAIL_ENCODE_NONE)
 		return content.n;
 	if (how == MAIL_ENCODE_BASE64)
-		return (content.n + 2) / 3 * 4 + (content.n ? (content.n - 1) / (TRIPLES * 3) * 2 : 0);
+		return (content.n + 2) / 3 * 4 + (content.n - 1) / (TRIPLES * 3) * 2;
 	mail_encoder_init(&e, how, content);
 	for (bool more = true; more && n != UINT64_MAX; buf_reset(&b)) {
 		more = mail_encoder_next(&e, &b, STEP);
 		n = b.failed ? UINT64_MAX : n + b.n;
-		*ret_open = is_open(buf_str(&b)); /* a line end is never parted */
+		if (b.n) /* nothing may be left of what was to be mended */
+			*ret_open = is_open(buf_str(&b)); /* a line end is never parted */
 	}
 	buf_free(&b);
 	return n;
