@@ -38,6 +38,9 @@ static void headers(void **state)
 {
 	(void)state;
 	enum { MOST = 4 << 20 };
+#ifdef PEPSI_SANITIZED /* its memmem() looks at the whole rest of the block for each line: not linear, and not ours */
+	skip();
+#endif
 	static const struct cost all[] = {
 		{ .unit = "x: y\r\n", .most = MOST }, { .unit = "x:\r\n", .most = MOST }, { .unit = "\r\n ", .most = MOST }, { .unit = "x: a\r\n\t\r\n \r\n", .most = MOST },
 		{ .unit = "no field\r\n", .most = MOST }, { .unit = "x", .most = MOST }, { .unit = "x ", .most = MOST }, { .unit = ":", .most = MOST }, { .unit = "\r", .most = MOST },
