@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/fds.h"
 #include "fuse.h"
+#include "measure.h"
 #include "run.h"
 #include "state.h"
 
@@ -245,6 +246,8 @@ static int finish(struct run *r, int bad)
 				log_event(&r->slots[i]);
 			}
 		bad = answer(r);
+		if (!bad)
+			measure_tell(r->by_hand ? -1 : r->out_fd, false);
 	}
 	for (size_t i = 0; i < r->n_slots; i++) {
 		struct pepsi_msg *m = r->slots[i].msg;
