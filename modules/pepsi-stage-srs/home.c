@@ -11,15 +11,15 @@ enum { ADDRESS_MAX = 1024, WHY_MAX = 600 };
 /* One recipient. 1: *out is where it leads; 0: *why says why nowhere; -1: cannot be told now (logged). */
 static int one(const struct pass *p, struct str rcpt, struct buf *out, const struct refusal **why)
 {
-	struct buf fault = BUF_INIT(WHY_MAX), reference = BUF_INIT(SRS_REFERENCE_MAX + 1);
-	int r = srs_reverse(&p->w->srs, rcpt, p->h->now_us() / 1000000, &reference), ret = 0;
+	struct buf fault = BUF_INIT(WHY_MAX), back = BUF_INIT(ADDRESS_MAX); /* an address, or a reference */
+	int r = srs_reverse(&p->w->srs, rcpt, p->h->now_us() / 1000000, &back), ret = 0;
 	buf_reset(out);
 	switch (r) {
 	case SRS_OK:
-		ret = buf_adds(out, buf_str(&reference)) ? -1 : 1;
+		ret = buf_adds(out, buf_str(&back)) ? -1 : 1;
 		break;
 	case SRS_KEPT:
-		ret = books_kept(p->h->database(p->w->conf), buf_str(&reference), out, &fault);
+		ret = books_kept(p->h->database(p->w->conf), buf_str(&back), out, &fault);
 		*why = &refusal_expired;
 		break;
 	case SRS_EXPIRED:
@@ -39,7 +39,7 @@ static int one(const struct pass *p, struct str rcpt, struct buf *out, const str
 		say(p->h, p->m, PEPSI_LOG_WARN, "srs cannot tell where a bounce belongs: %s", fault.n ? buf_z(&fault) : "out of memory");
 	if (ret)
 		*why = NULL;
-	buf_free(&reference);
+	buf_free(&back);
 	buf_free(&fault);
 	return ret;
 }
