@@ -98,6 +98,7 @@ static int may(const struct pass *p, char **list, int *ret_wait)
 /* Too many within the hour: it waits, and at RCPT the client keeps it. */
 static int32_t wait(const struct pass *p, int seconds)
 {
+	count(p, "capped", 1);
 	say(p->h, p->m, PEPSI_LOG_WARN, "srs bounces over the cap (BOUNCES_EACH, BOUNCES) wait_s=%d", seconds);
 	return p->h->pause(p->m, "{\"last_error\":\"more bounces of forwarded mail within the hour than BOUNCES_EACH or BOUNCES allow\"}", (uint32_t)seconds);
 }
@@ -111,6 +112,7 @@ static int32_t send_home(const struct pass *p, char **list)
 		struct str as = from_host(p->h->rcpt(p->m, i));
 		if (list[i] && !p->question)
 			say(p->h, p->m, PEPSI_LOG_INFO, "srs bounce at=<%.*s> home=<%s>", STR_ARG(as), list[i]);
+		count(p, "home", list[i] != NULL);
 		if (!list[i] && !(own[i] = str_dupz(as)))
 			r = PEPSI_RETRY;
 		rcpts[i] = list[i] ? list[i] : own[i];

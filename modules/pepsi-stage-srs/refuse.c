@@ -7,9 +7,9 @@
 #include <stdlib.h>
 
 /* What is told to strangers tells no more than that: not which part was wrong, not which key was tried. */
-const struct refusal refusal_sender = { "5.7.1", "This is a return address of forwarded mail: it takes delivery reports alone, those of the null sender" };
-const struct refusal refusal_forged = { "5.1.1", "No such return address: it was not made here, or changed on its way" };
-const struct refusal refusal_expired = { "5.1.1", "This return address has expired: the mail it belongs to is too old" };
+const struct refusal refusal_sender = { "sender", "5.7.1", "This is a return address of forwarded mail: it takes delivery reports alone, those of the null sender" };
+const struct refusal refusal_forged = { "forged", "5.1.1", "No such return address: it was not made here, or changed on its way" };
+const struct refusal refusal_expired = { "expired", "5.1.1", "This return address has expired: the mail it belongs to is too old" };
 
 static struct json_object *told(const struct refusal *r, struct str rcpt)
 {
@@ -38,6 +38,7 @@ int32_t refuse(const struct pass *p, const struct refusal *const *why)
 		if (!p->question)
 			say(h, p->m, PEPSI_LOG_WARN, "srs refused to=<%.*s> from=<%.*s> status=%s reason=\"%s\"", STR_ARG(to), STR_ARG(from_host(h->mail_from(p->m))),
 			    why[i]->status, why[i]->text);
+		count(p, why[i]->name, 1);
 		if (!n_bad) {
 			json_object_object_add(bounce, "kind", json_object_new_string("permanent"));
 			json_object_object_add(bounce, "diagnostic", json_object_new_string(why[i]->text));

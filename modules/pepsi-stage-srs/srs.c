@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+static const char *const results[] = { "forwarded", "kept", "left", "home", "capped", "sender", "forged", "expired" };
+
 enum { PATTERNS_MAX = 10000, ADDRESS_MAX = 1024, STATE_DEPTH = 32, DAY = 86400 };
 
 static const struct pepsi_option options[] = {
@@ -138,8 +140,20 @@ static int32_t open_worker(const struct pepsi_host *h, const struct pepsi_conf *
 	patterns(h, c, "LOCAL", "LOCAL_DOMAINS", &w->local, &w->n_local, NULL);
 	patterns(h, c, "EXEMPT", NULL, &w->exempt, &w->n_exempt, NULL);
 	keys_init(&w->keys, dir);
+	w->host = h;
+	if (PEPSI_HAS(h, metric) && PEPSI_HAS(h, measure)) {
+		w->results = h->metric(c, PEPSI_METRIC_COUNTER, "srs", "result", "Recipients of forwarded mail and of its bounces, by what became of them.");
+		for (size_t i = 0; i < sizeof results / sizeof *results; i++)
+			h->measure(w->results, results[i], 0);
+	}
 	*ret = w;
 	return PEPSI_OK;
+}
+
+void count(const struct pass *p, const char *what, size_t n)
+{
+	if (p->w->results && n && !p->question)
+		p->w->host->measure(p->w->results, what, (int64_t)n);
 }
 
 int32_t ready(const struct pass *p)
@@ -208,6 +222,7 @@ static int keep(const struct pass *p, struct str sender, struct buf *out)
 		say(p->h, p->m, PEPSI_LOG_WARN, "srs cannot keep a long sender: %s", why.n ? buf_z(&why) : "out of memory");
 	else if (!k)
 		say(p->h, p->m, PEPSI_LOG_WARN, "srs left from=<%.*s>: too long for an address, and MOST_KEPT senders are kept already", STR_ARG(sender));
+	count(p, "kept", k > 0);
 	buf_free(&why);
 	return r;
 }
@@ -232,8 +247,10 @@ static int32_t rewrite(const struct pass *p, const uint32_t *idx, size_t n, stru
 	uint32_t *rest = calloc(p->n, sizeof *rest);
 	size_t n_rest = 0;
 	int32_t r = from && rest ? PEPSI_OK : PEPSI_RETRY;
-	if (r == PEPSI_OK)
+	if (r == PEPSI_OK) {
+		count(p, "forwarded", n);
 		say(h, p->m, PEPSI_LOG_INFO, "srs forwarded from=<%.*s> as=<%s> rcpts=%zu of=%zu", STR_ARG(sender), from, n, p->n);
+	}
 	if (r == PEPSI_OK && n == p->n) {
 		r = h->merge_state(p->m, json);
 		if (r == PEPSI_OK)
@@ -272,12 +289,12 @@ static int32_t forward(const struct pass *p)
 			k = keep(p, sender, &as);
 		if (k == SRS_BAD_ADDRESS)
 			say(p->h, p->m, PEPSI_LOG_WARN, "srs left from=<%.*s>: %s", STR_ARG(sender), srs_result_text(k));
-		if (k == SRS_OK)
-			r = rewrite(p, idx, n, buf_str(&as));
-		else if (k == SRS_UNCHANGED || k == SRS_BAD_ADDRESS)
+		if (k == SRS_UNCHANGED || k == SRS_BAD_ADDRESS) {
+			count(p, "left", n);
 			r = p->h->advance(p->m);
-		else
-			r = PEPSI_RETRY;
+		} else {
+			r = k == SRS_OK ? rewrite(p, idx, n, buf_str(&as)) : PEPSI_RETRY;
+		}
 	}
 	free(idx);
 	buf_free(&as);

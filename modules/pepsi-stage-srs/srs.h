@@ -18,6 +18,8 @@ struct worker {
 	struct pattern *local, *exempt;
 	size_t n_local, n_exempt;
 	int64_t keep_s, most_kept, each, all;
+	const struct pepsi_host *host;
+	struct pepsi_metric *results; /* NULL: nobody counts */
 };
 
 /* One message on its way through. */
@@ -29,6 +31,9 @@ struct pass {
 	bool question;                /* no message, but a question about its recipient */
 };
 
+/* Recipients that this became of: forwarded, kept, left, home, capped, or a refusal's name. Questions count nothing. */
+void count(const struct pass *p, const char *what, size_t n);
+
 /* The keys are there: PEPSI_OK; else PEPSI_RETRY, after a line in the log. */
 int32_t ready(const struct pass *p);
 
@@ -38,7 +43,7 @@ int32_t home(const struct pass *p);
 /* refuse.c: why[i] not NULL: recipient i can never be delivered; i < p->n. Those are given back, the others come to this stage again without them.
  * PEPSI_NONE: there is none of them. Any other: as process() returns it. */
 struct refusal {
-	const char *status, *text;    /* constants, nothing of the message in them */
+	const char *name, *status, *text; /* constants, nothing of the message in them */
 };
 extern const struct refusal refusal_sender, refusal_forged, refusal_expired;
 int32_t refuse(const struct pass *p, const struct refusal *const *why);
