@@ -187,11 +187,11 @@ static int print_help(const char *group, const struct cli_tool *only)
 
 int tool_help(struct cli *c)
 {
-	const char *names[64];
+	const char *names[sizeof cli_tools / sizeof *cli_tools];
 	size_t n = 0;
 	if (!c->args.n_pos)
 		return print_help(NULL, NULL);
-	for (size_t i = 0; i < cli_n_tools && n < 64; i++) {
+	for (size_t i = 0; i < cli_n_tools; i++) {
 		if (!strcmp(cli_tools[i].name, c->args.pos[0]))
 			return print_help(cli_tools[i].name, NULL);
 		names[n++] = cli_tools[i].name;

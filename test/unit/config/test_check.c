@@ -110,7 +110,7 @@ static void cases(void **state)
 		       "[domain-S.x.test]\nRECIPIENTS = any stage:SRS\n",
 		    "t.conf:10: warning: [stage-a] is behind [stage-srs]: what its aliases lead outside leaves with its sender as it is, and fails SPF; put [stage-srs] behind the aliases\n" },
 		{ REST "[stage-srs]\nPROGRAM = pepsi-stage-srs\nDOMAIN = s.x.test\nNEXT_STAGE = b\n[stage-b]\nPROGRAM = pepsi-stage-bounce\nNEXT_STAGE = a\n"
-		       "[stage-a]\nPROGRAM = pepsi-stage-aliases\nNEXT_STAGE = srs\n[domain-s.x.test]\nRECIPIENTS = table\n[domain-other.test]\nRECIPIENTS = stage:srs\n",
+		       "[stage-a]\nPROGRAM = pepsi-stage-aliases\nNEXT_STAGE = init\n[domain-s.x.test]\nRECIPIENTS = table\n[domain-other.test]\nRECIPIENTS = stage:srs\n",
 		    "t.conf:7: warning: [domain-s.x.test] has no RECIPIENTS = stage:srs: forged and expired return addresses are accepted and lost, instead of refused\n" },
 		/* a stage that is asked about recipients: there, one, and one that can answer before anything is accepted */
 		{ REST "[domain-x.test]\nRECIPIENTS = any stage:D\n[stage-d]\nPROGRAM = pepsi-stage-discard\nNEXT_STAGE = init\n", "" },
