@@ -88,6 +88,7 @@ const struct cli_tool cli_tools[] = {
 	{ "stop", NULL, CLI_BIT(CLI_WAIT), 0, 0, tool_stop, "", "drain and stop pepsid; --wait: until it is gone" },
 	{ "keys", "dkim", CLI_BIT(CLI_STAGE) | CLI_BIT(CLI_SELECTOR) | CLI_BIT(CLI_ALGORITHM) | CLI_BIT(CLI_SERVER) | CLI_BIT(CLI_WAIT), 1, 2, tool_keys_dkim,
 	    "VERB [DOMAIN]", "keys that mail is signed with: add, list, dns, remove, rotate, check" },
+	{ "keys", "srs", CLI_BIT(CLI_STAGE), 1, 2, tool_keys_srs, "VERB [KEY]", "keys of the return addresses of forwarded mail: add, list, rotate, remove" },
 	{ "dns", NULL, CLI_BIT(CLI_DIRECT), 1, 2, tool_dns, "NAME [TYPE]", "ask the DNS as pepsid does: answer, DNSSEC, TTL, server" },
 	{ "auth-check", NULL, CLI_BIT(CLI_IP) | CLI_BIT(CLI_HELO) | CLI_BIT(CLI_FROM) | CLI_BIT(CLI_LISTENER) | CLI_BIT(CLI_SERVER) | CLI_BIT(CLI_ID) |
 	    CLI_BIT(CLI_AS_IS), 0, 1, tool_auth_check, "[FILE]", "explain SPF, DKIM, ARC and DMARC of a stored message, and what a listener does about it" },
