@@ -68,7 +68,6 @@ void line_quit(struct line *l)
 }
 
 /* -- results */
-
 /* Is another offer within this attempt harmless and of use? Not where the message may have arrived (RFC 1047). */
 static bool may_go_on(const struct smtp_result *r)
 {
@@ -85,9 +84,7 @@ static bool collect(struct line *l)
 {
 	struct delivery *d = l->d;
 	bool alive = true, progress = false, noted = false;
-	if (d->downgrade_told != l->where) /* once for each host, however many transactions */
-		relay_downgrade_tell(&d->w->set.downgrade, d->w->host, d->msg, &l->part, l->where ? l->where->hop : d->domain);
-	d->downgrade_told = l->where;
+	log_downgrade(l);
 	for (size_t i = 0; i < l->part.n_rcpts; i++)
 		progress |= !relay_too_many(&l->part.rcpts[i].result);
 	for (size_t i = 0; i < l->part.n_rcpts; i++) {
@@ -315,6 +312,7 @@ static void judge(struct line *l)
 	if (l->source)
 		source_ok(l->source);
 	bool go = plan_judge(d, l->at_host, session_facts(l->s), l->plain, &v, &l->verified, &l->level);
+	measure_session(l, go);
 	if (!l->reused && !l->plain) /* the first connection was told of */
 		results_tell(d, l->at_host, &v, l);
 	if (go) {
@@ -430,6 +428,7 @@ static bool without_tls(struct line *l)
 	bool go = plan_judge(d, l->at_host, &f, true, &v, &l->verified, &l->level);
 	results_tell(d, l->at_host, &v, l);
 	if (!go) {
+		relay_measure_tls(&l->w->measure, "refused");
 		struct smtp_result r = *session_failure(l->s);
 		char text[SMTP_CLIENT_TEXT_MAX];
 		snprintf(text, sizeof text, "%s: %.*s", v.reason, STR_ARG(r.text));
@@ -474,6 +473,8 @@ static void over(struct line *l)
 	}
 	if (l->source && session_facts(l->s)->connected)
 		source_ok(l->source);
+	if (!l->judged)
+		relay_measure_session(&l->w->measure, "failed");
 	/* a host that says "not now" instead of a greeting is there; one of our own faults is not its */
 	bool ours = !failure->code && strcmp(failure->status, "4.3.0") == 0;
 	if (!l->judged && !ours)
