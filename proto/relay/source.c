@@ -53,21 +53,18 @@ bool sources_has(const struct sources *s, const char *pool)
 
 /* -- reading */
 
-static int address(struct str s, struct source *ret, struct buf *why)
+bool source_address(struct str s, unsigned char ip[16], unsigned char *ret_n)
 {
 	char z[INET6_ADDRSTRLEN + 1];
 	struct str bare = s;
 	if (s.n > 2 && s.p[0] == '[' && s.p[s.n - 1] == ']')
 		bare = str_n(s.p + 1, s.n - 2);
-	if (bare.n && bare.n < sizeof z) {
-		memcpy(z, bare.p, bare.n);
-		z[bare.n] = 0;
-		ret->n = strlen(z) != bare.n ? 0 : inet_pton(AF_INET, z, ret->ip) == 1 ? 4 : inet_pton(AF_INET6, z, ret->ip) == 1 ? 16 : 0;
-		if (ret->n)
-			return 0;
-	}
-	buf_addf(why, "\"%.*s\" is no IP address", STR_ARG(s));
-	return 1;
+	if (!bare.n || bare.n >= sizeof z)
+		return false;
+	memcpy(z, bare.p, bare.n);
+	z[bare.n] = 0;
+	*ret_n = strlen(z) != bare.n ? 0 : inet_pton(AF_INET, z, ip) == 1 ? 4 : inet_pton(AF_INET6, z, ip) == 1 ? 16 : 0;
+	return *ret_n;
 }
 
 /* A name for EHLO: a domain name in ASCII (RFC 5321 §4.1.1.1). */
@@ -104,8 +101,10 @@ static int source_word(struct str word, struct pool *p, struct buf *why)
 		buf_addf(why, "more than %d addresses in one pool", SOURCE_MAX);
 		return 1;
 	}
-	if ((rc = address(ip, &src, why)))
-		return rc;
+	if (!source_address(ip, src.ip, &src.n)) {
+		buf_addf(why, "\"%.*s\" is no IP address", STR_ARG(ip));
+		return 1;
+	}
 	for (size_t i = 0; i < p->n; i++)
 		if (p->source[i].n == src.n && !memcmp(p->source[i].ip, src.ip, src.n)) {
 			buf_addf(why, "\"%.*s\" is there twice: its weight says how often it is chosen", STR_ARG(ip));

@@ -45,6 +45,8 @@ struct sources *sources_new(void);
 void sources_free(struct sources *s); /* accepts NULL */
 /* As shapes_add(). An empty `value` is an error. */
 int sources_add(struct sources *s, const char *option, struct str value, struct buf *why);
+/* An address as it stands in a pool, without brackets or within. *ret_n: 4 or 16. False: it is none. */
+bool source_address(struct str s, unsigned char ip[16], unsigned char *ret_n);
 /* Is there a pool of that name? For the validator of SHAPE lines. */
 bool sources_has(const struct sources *s, const char *pool);
 
