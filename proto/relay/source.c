@@ -239,6 +239,7 @@ enum source_found source_choose(struct sources *s, const struct source_ask *ask,
 	unsigned at = source_pool(s, ask);
 	struct pool *p = at ? s->pool[at - 1] : NULL;
 	struct source *best = NULL, *allowed = NULL;
+	enum source_allowed allowed_by = SOURCE_NOT;
 	uint64_t best_v = 0, allowed_v = 0;
 	int64_t when = 0;
 	bool family = false;
@@ -257,8 +258,9 @@ enum source_found source_choose(struct sources *s, const struct source_ask *ask,
 		v = throws(c, ask->key);
 		if (!best || v > best_v)
 			best = c, best_v = v;
-		if ((!allowed || v > allowed_v) && (!ask->allow || ask->allow(ask->allow_arg, c, ask->key)))
-			allowed = c, allowed_v = v;
+		enum source_allowed by = ask->allow ? ask->allow(ask->allow_arg, c, ask->key) : SOURCE_MAY;
+		if (by != SOURCE_NOT && (by > allowed_by || (by == allowed_by && v > allowed_v)))
+			allowed = c, allowed_v = v, allowed_by = by;
 	}
 	if (!family)
 		return SOURCE_NO_FAMILY;
