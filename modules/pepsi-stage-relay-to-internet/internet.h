@@ -84,6 +84,9 @@ struct worker {
 	struct tls_results *results;
 	struct safety *safety;
 	struct warm *warm;                 /* NULL: no plans */
+	struct relay_measure measure;
+	struct pepsi_metric *back;         /* messages that went back to the queue untried, by why */
+	struct outlook *outlook;
 	uint64_t seed;
 };
 
@@ -272,6 +275,17 @@ bool warm_book(struct warm *w, const struct source *source, const char *destinat
 void warm_over(struct warm *w, const struct source *source, const char *destination);
 /* The message was sent, or was not. *share may be NULL, and is afterwards. */
 void warm_end(struct warm_share **share, bool used);
+
+/* For outlook.c; nothing of it may be changed. */
+const struct traffic *queue_traffic(const struct queue *q);
+
+/* outlook.c: what people see of destinations, in metrics and `pepsi queue destinations`. */
+struct outlook *outlook_new(struct worker *w); /* NULL: memory */
+void outlook_free(struct outlook *o);          /* accepts NULL */
+/* Something happened: it is told soon. */
+void outlook_soon(struct outlook *o);
+/* The session of a message is there, and is as safe as it must be, or not. */
+void measure_session(const struct line *l, bool go);
 
 /* results.c. What is told of a session (or of a host that may not be used: s NULL) in TLS reports. */
 void results_tell(struct delivery *d, unsigned h, const struct tls_verdict *v, const struct line *l);
