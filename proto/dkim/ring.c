@@ -59,12 +59,12 @@ void dkim_ring_remove(struct dkim_ring *r, struct str selector)
 /* One line that is not empty and no comment. */
 static const char *one(struct str line, struct dkim_ring *r)
 {
-	struct str w[6], rest = line;
+	struct str w[7], rest = line;
 	size_t n = 0;
 	uint64_t since;
 	char kind[16];
 	enum dkim_key_state state = DKIM_KEY_WAITING;
-	while (n < 6 && str_word(&rest, " \t", &w[n]))
+	while (n < 7 && str_word(&rest, " \t", &w[n]))
 		n++;
 	if (n != 4 && n != 6)
 		return "a line has a selector, an algorithm, a state and a time; perhaps \"replaces\" and a selector";
