@@ -2,6 +2,7 @@
  * the descriptor and the hooks; internet.h says how the rest hangs together. */
 #include "internet.h"
 
+#include "count.h"
 #include <stdlib.h>
 #include <sys/random.h>
 
@@ -57,6 +58,7 @@ static void stage_close(void *worker)
 	address_health_free(w->health);
 	ratchet_memory_free(w->ratchet);
 	tls_results_free(w->results);
+	outlook_free(w->outlook);
 	queue_free(w->queue);
 	safety_free(w->safety);
 	hop_tls_conf_free(w->env.tls);
@@ -76,9 +78,14 @@ static int32_t start(const struct pepsi_host *host, const struct pepsi_conf *con
 		w->seed = (uint64_t)host->now_us();
 	if (settings_read(&w->set, host, conf, &why) == 0) {
 		w->env = (struct session_env){ .host = host, .conf = conf, .times = w->set.times };
+		relay_measure_open(&w->measure, host, conf, true);
+		w->set.policy.measure = &w->measure;
+		w->back = count_new(host, conf, PEPSI_METRIC_COUNTER, "given_back", "why", "backoff window rate poor full memory tls health leaving time",
+		    "Messages that went back to the queue without an attempt.");
 		w->env.tls = hop_tls_conf_new(false, w->set.ca_file, &why);
 		w->queue = queue_new(w);
 		w->safety = safety_new(host);
+		w->outlook = outlook_new(w);
 		w->ratchet = ratchet_memory_new(host, conf);
 		if (w->set.sts)
 			w->sts = sts_policies_new(host, conf, &why);
@@ -87,7 +94,7 @@ static int32_t start(const struct pepsi_host *host, const struct pepsi_conf *con
 		if (w->set.health)
 			w->health = address_health_new(host, conf, &why);
 	}
-	if (!w->env.tls || !w->queue || !w->safety || !w->ratchet || (w->set.sts && !w->sts) || (w->set.health && !w->health) ||
+	if (!w->env.tls || !w->queue || !w->safety || !w->outlook || !w->ratchet || (w->set.sts && !w->sts) || (w->set.health && !w->health) ||
 	    (w->set.tlsrpt && !w->results)) {
 		host->log(NULL, PEPSI_LOG_ERROR, why.n ? why.p : "out of memory");
 		buf_free(&why);

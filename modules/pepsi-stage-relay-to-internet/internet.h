@@ -81,6 +81,9 @@ struct worker {
 	struct ratchet_memory *ratchet;
 	struct tls_results *results;
 	struct safety *safety;
+	struct relay_measure measure;
+	struct pepsi_metric *back;         /* messages that went back to the queue untried, by why */
+	struct outlook *outlook;
 	uint64_t seed;
 };
 
@@ -251,6 +254,17 @@ void queue_ready(struct line *l);
 enum queue_says queue_sent(struct line *l, const struct smtp_result *worst);
 /* The session of l is over, or could not be had (failure; NULL: it just ended). QUEUE_KEPT: its message waits again. The caller frees l. */
 enum queue_says queue_over(struct line *l, const struct smtp_result *failure);
+
+/* For outlook.c; nothing of it may be changed. */
+const struct traffic *queue_traffic(const struct queue *q);
+
+/* outlook.c: what people see of destinations, in metrics and `pepsi queue destinations`. */
+struct outlook *outlook_new(struct worker *w); /* NULL: memory */
+void outlook_free(struct outlook *o);          /* accepts NULL */
+/* Something happened: it is told soon. */
+void outlook_soon(struct outlook *o);
+/* The session of a message is there, and is as safe as it must be, or not. */
+void measure_session(const struct line *l, bool go);
 
 /* results.c. What is told of a session (or of a host that may not be used: s NULL) in TLS reports. */
 void results_tell(struct delivery *d, unsigned h, const struct tls_verdict *v, const struct line *l);

@@ -312,6 +312,7 @@ static void judge(struct line *l)
 	if (l->source)
 		source_ok(l->source);
 	bool go = plan_judge(d, l->at_host, session_facts(l->s), l->plain, &v, &l->verified, &l->level);
+	measure_session(l, go);
 	if (!l->reused && !l->plain) /* the first connection was told of */
 		results_tell(d, l->at_host, &v, l);
 	if (go) {
@@ -427,6 +428,7 @@ static bool without_tls(struct line *l)
 	bool go = plan_judge(d, l->at_host, &f, true, &v, &l->verified, &l->level);
 	results_tell(d, l->at_host, &v, l);
 	if (!go) {
+		relay_measure_tls(&l->w->measure, "refused");
 		struct smtp_result r = *session_failure(l->s);
 		char text[SMTP_CLIENT_TEXT_MAX];
 		snprintf(text, sizeof text, "%s: %.*s", v.reason, STR_ARG(r.text));
@@ -471,6 +473,8 @@ static void over(struct line *l)
 	}
 	if (l->source && session_facts(l->s)->connected)
 		source_ok(l->source);
+	if (!l->judged)
+		relay_measure_session(&l->w->measure, "failed");
 	/* a host that says "not now" instead of a greeting is there; one of our own faults is not its */
 	bool ours = !failure->code && strcmp(failure->status, "4.3.0") == 0;
 	if (!l->judged && !ours)
