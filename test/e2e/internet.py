@@ -19,7 +19,8 @@ class Net:
         self.t, self.port = t, pepsi.free_port()
         self.zones = {"sender.test": "@ IN MX 10 mx\nmx IN A 127.9.0.1\n"}
         self.zones.update(zones)
-        self.dns = authority.start(t, self.zones)
+        self.authority = {}
+        self.dns = authority.start(t, self.zones, self.authority)
         self.back = self.sink("127.9.0.1")  # where reports to senders go
         stage = "[stage-init]\nPROGRAM = pepsi-stage-relay-to-internet\n%sBOUNCE_STAGE = bounce\n%s\n" % (options % self.port, more)
         self.d = pepsi.Pepsid(t, stage + pepsi.bounce(), more="[pepsi-dns]\nSERVERS = %s\n" % self.dns, **kw)
@@ -212,6 +213,32 @@ def each(t):
     pepsi.check(sorted(r[0] for m in c.messages if m.token == "rooms" for r in m.rcpts) == ["r%d@room.test" % i for i in range(5)], "not each once")
 
 
+def moves(t):
+    """Exchangers that moved are found as soon as none of the known addresses answers, however long the old records are valid; IPv6 first, IPv4 where
+    nobody is there; and each address that fails is left alone by itself."""
+    zone = "@ 86400 IN MX 10 mx\nmx 86400 IN A 127.9.0.%d\n"
+    net = Net(t, {"moves.test": zone % 71, "six.test": "@ IN MX 10 mx\nmx IN AAAA ::1\n", "both.test": "@ IN MX 10 mx\nmx IN AAAA ::1\nmx IN A 127.9.0.73\n"},
+              "SHAPE_1 = * backoff=1s..2s\n")
+    net.accept("moves", "x@moves.test")
+    pepsi.wait_for("nobody is there", lambda: net.logged("deferred to=<x@moves.test>"), 30)
+    new = net.sink("127.9.0.72")
+    authority.change(net.authority, "moves.test", zone % 72)
+    pepsi.wait_for("its new address", lambda: "moves" in new.tokens() or (net.d.cli("queue", "retry", "--all") and False), 60 * pepsi.PATIENCE, 1)
+    arrives("moves", new)
+    pepsi.check(net.logged("event=asked-anew domain=moves.test"), "how?")
+    four, six = net.sink("127.9.0.73"), net.sink("::1")
+    for token, rcpt in (("six", "x@six.test"), ("first", "x@both.test")):
+        net.accept(token, rcpt)
+        arrives(token, six)
+    line = net.logged("relayed to=<x@six.test>")[0]
+    pepsi.check("ip=::1 " in line and "from=::1 " in line, line)
+    net.d.wait_empty()
+    six.down()
+    net.accept("then", "y@both.test")
+    arrives("then", four)
+    pepsi.check(net.logged("event=address-ill address=::1"), "not told")
+
+
 def inner(t):
     """What the DNS of strangers names is not connected to unless it is of the public Internet, or in ALLOW_NETWORKS: neither by MX nor by literal."""
     net = Net(t, {"lab.test": one_zone("mx", "127.9.0.51"), "self.test": one_zone("mx", "127.8.0.1"), "inner.test": one_zone("mx", "10.0.0.1"),
@@ -266,4 +293,4 @@ def crowd(t):
     pepsi.check(all(len(sinks[i].tokens()) == 10 for i in sinks), "something came twice")
 
 
-pepsi.main(__file__, [domains, hosts, answered, tls, each, inner, crowd])
+pepsi.main(__file__, [domains, hosts, answered, tls, each, moves, inner, crowd])
