@@ -31,6 +31,7 @@ const struct cli_tool cli_tools[] = {
 	{ "queue", "release", CLI_CHANGE, 0, CLI_POSITIONAL_MAX, tool_queue_release, "[ID ...]", "let held messages go, past the rules there are" },
 	{ "queue", "reroute", CLI_CHANGE | CLI_RULE, 0, CLI_POSITIONAL_MAX, tool_queue_reroute, "STAGE [ID ...]|list|remove RULE",
 	    "send mail by another stage, what is queued and what comes" },
+	{ "queue", "destinations", CLI_BIT(CLI_STAGE) | CLI_BIT(CLI_LIMIT), 0, 1, tool_queue_destinations, "[PATTERN]", "where mail goes, what waits for it, what is wrong there; worst first" },
 	{ "sendmail", NULL, 0, 0, CLI_POSITIONAL_MAX, tool_sendmail, "[FLAGS] [ADDRESS ...]", "send a message, with the flags of sendmail(8); also mailq, newaliases" },
 	{ "config", "check", 0, 0, 0, tool_config_check, "", "check the configuration and report every fault" },
 	{ "config", "set", 0, 3, 3, tool_config_set, "STAGE OPTION VALUE", "lay a value over the file's, in the running pepsid's database" },
@@ -87,6 +88,7 @@ const struct cli_tool cli_tools[] = {
 	{ "stop", NULL, CLI_BIT(CLI_WAIT), 0, 0, tool_stop, "", "drain and stop pepsid; --wait: until it is gone" },
 	{ "keys", "dkim", CLI_BIT(CLI_STAGE) | CLI_BIT(CLI_SELECTOR) | CLI_BIT(CLI_ALGORITHM) | CLI_BIT(CLI_SERVER) | CLI_BIT(CLI_WAIT), 1, 2, tool_keys_dkim,
 	    "VERB [DOMAIN]", "keys that mail is signed with: add, list, dns, remove, rotate, check" },
+	{ "keys", "srs", CLI_BIT(CLI_STAGE), 1, 2, tool_keys_srs, "VERB [KEY]", "keys of the return addresses of forwarded mail: add, list, rotate, remove" },
 	{ "dns", NULL, CLI_BIT(CLI_DIRECT), 1, 2, tool_dns, "NAME [TYPE]", "ask the DNS as pepsid does: answer, DNSSEC, TTL, server" },
 	{ "auth-check", NULL, CLI_BIT(CLI_IP) | CLI_BIT(CLI_HELO) | CLI_BIT(CLI_FROM) | CLI_BIT(CLI_LISTENER) | CLI_BIT(CLI_SERVER) | CLI_BIT(CLI_ID) |
 	    CLI_BIT(CLI_AS_IS), 0, 1, tool_auth_check, "[FILE]", "explain SPF, DKIM, ARC and DMARC of a stored message, and what a listener does about it" },
@@ -99,6 +101,7 @@ const struct cli_tool cli_tools[] = {
 	{ "help", NULL, 0, 0, 2, tool_help, "[TOOL]", "show this help, or a tool's" },
 };
 const size_t cli_n_tools = sizeof cli_tools / sizeof *cli_tools;
+_Static_assert(sizeof cli_tools / sizeof *cli_tools <= CLI_TOOLS_MAX, "a misspelt tool is looked for among so many");
 
 static void complain(const char *fmt, va_list ap) __attribute__((format(printf, 1, 0)));
 static void complain(const char *fmt, va_list ap)
@@ -186,11 +189,11 @@ static int print_help(const char *group, const struct cli_tool *only)
 
 int tool_help(struct cli *c)
 {
-	const char *names[64];
+	const char *names[sizeof cli_tools / sizeof *cli_tools];
 	size_t n = 0;
 	if (!c->args.n_pos)
 		return print_help(NULL, NULL);
-	for (size_t i = 0; i < cli_n_tools && n < 64; i++) {
+	for (size_t i = 0; i < cli_n_tools; i++) {
 		if (!strcmp(cli_tools[i].name, c->args.pos[0]))
 			return print_help(cli_tools[i].name, NULL);
 		names[n++] = cli_tools[i].name;
