@@ -69,7 +69,6 @@ void line_quit(struct line *l)
 }
 
 /* -- results */
-
 /* Is another offer within this attempt harmless and of use? Not where the message may have arrived (RFC 1047). */
 static bool may_go_on(const struct smtp_result *r)
 {
@@ -86,6 +85,7 @@ static bool collect(struct line *l)
 {
 	struct delivery *d = l->d;
 	bool alive = true, progress = false, noted = false;
+	log_downgrade(l);
 	for (size_t i = 0; i < l->part.n_rcpts; i++)
 		progress |= !relay_too_many(&l->part.rcpts[i].result);
 	for (size_t i = 0; i < l->part.n_rcpts; i++) {
