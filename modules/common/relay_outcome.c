@@ -280,6 +280,21 @@ out:
 	return r;
 }
 
+static void measure(const struct relay_measure *to, const struct pepsi_host *host, struct pepsi_msg *msg, const struct smtp_client_msg *m, bool over, bool counted)
+{
+	size_t ok = 0, later = 0;
+	bool maybe = false;
+	for (size_t i = 0; i < m->n_rcpts; i++) {
+		enum relay_verdict v = relay_judge(&m->rcpts[i].result);
+		ok += v == RELAY_OK;
+		later += v == RELAY_RETRY && !over;
+		maybe |= m->rcpts[i].result.maybe;
+	}
+	relay_measure_outcome(to, ok, counted ? later : 0, m->n_rcpts - ok - later, counted ? 0 : later, ok ? host->now_us() - began(host, msg) : 0);
+	if (maybe)
+		relay_measure_maybe(to);
+}
+
 int32_t relay_decide(const struct relay_policy *p, const struct pepsi_host *host, struct pepsi_msg *msg,
     const struct smtp_client_msg *m, bool dsn_here, bool counted)
 {
@@ -288,6 +303,8 @@ int32_t relay_decide(const struct relay_policy *p, const struct pepsi_host *host
 	size_t n_ok = 0;
 	for (size_t i = 0; i < m->n_rcpts; i++)
 		n_ok += relay_judge(&m->rcpts[i].result) == RELAY_OK;
+	if (p->measure)
+		measure(p->measure, host, msg, m, over, counted);
 	if (n_ok == m->n_rcpts && !m->deliver_trace)
 		return host->complete_success(msg, NULL, 0, dsn_here);
 	uint32_t *idx = p->room ? p->room : calloc(m->n_rcpts, RELAY_ROOM * sizeof *idx);

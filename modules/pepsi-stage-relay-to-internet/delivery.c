@@ -1,6 +1,7 @@
 /* One message from process() to complete(): look-ups, waiting, results, the end. What happens on the wire is line.c's. */
 #include "internet.h"
 
+#include "count.h"
 #include "say.h"
 
 #include <stdio.h>
@@ -124,6 +125,7 @@ void delivery_back(struct delivery *d, uint32_t seconds, const char *why, const 
 	d->failure = (struct smtp_result){ .outcome = SMTP_OUT_NONE };
 	delivery_failed_by(d, d->failed_at, SMTP_PHASE_CONNECT, "4.4.5", all);
 	d->back_s = seconds ? seconds : 1;
+	count(d->w->host, d->w->back, why, 1);
 	say(d->w->host, d->msg, PEPSI_LOG_INFO, "waits domain=%s why=%s seconds=%u", d->domain, why, d->back_s);
 	delivery_end(d);
 }
@@ -288,6 +290,7 @@ int32_t delivery_begin(struct worker *w, struct pepsi_msg *msg)
 	for (size_t i = 0; i < d->m.n_rcpts; i++)
 		d->todo[i] = true;
 	d->loaded_at = w->host->mono_ms();
+	d->m.downgrade = set->downgrade.policy;
 	d->m.content = smtp_content_scan(d->m.headers, d->m.body);
 	d->optional = !d->m.require_tls && tls_optional(d->m.headers);
 	d->route = (struct route){ .domain = str_from(d->domain), .ipv4 = set->ipv4, .ipv6 = set->ipv6, .local_ok = set->local_ok,

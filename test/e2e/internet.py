@@ -1,6 +1,7 @@
 """Delivery to mail exchangers over the real daemon: nsd as the DNS, exchangers on loopback addresses. Which host, what when it fails, what goes
 back to the sender, TLS, many messages at once beside hosts that are dead or say nothing."""
 import os
+import re
 import time
 
 import authority
@@ -219,4 +220,57 @@ def crowd(t):
     pepsi.check(all(len(sinks[i].tokens()) == 10 for i in sinks), "something came twice")
 
 
-pepsi.main(__file__, [domains, hosts, answered, tls, inner, crowd])
+def looked_at(t):
+    """What an operator sees: what is counted, and where mail goes, worst first."""
+    ca = Authority(t)
+    good = ca.issue("mx.safe.test", "DNS:mx.safe.test")
+    net = Net(t, {"safe.test": one_zone("mx", "127.9.0.61"), "plain.test": one_zone("mx", "127.9.0.62"), "dead.test": one_zone("mx", "127.9.0.63"),
+                  "no.test": one_zone("mx", "127.9.0.64"), "cut.test": one_zone("mx", "127.9.0.65")},
+              "TLS_CA_FILE = %s\nADDRESS_HEALTH = NO\nSHAPE_1 = * backoff=60s..90s\n" % ca.cert)
+    safe = net.sink("127.9.0.61", tls=good, extensions=("PIPELINING", "8BITMIME", "STARTTLS"))
+    plain, no, cut = net.sink("127.9.0.62"), net.sink("127.9.0.64"), net.sink("127.9.0.65")
+    no.script = {"rcpt": "550 5.1.1 nobody"}
+    cut.script = {"eod": "drop"}
+    net.accept("safe", "x@safe.test")
+    arrives("safe", safe)
+    for i in range(3):
+        net.accept("plain%d" % i, "x@plain.test")
+        arrives("plain%d" % i, plain)
+    net.accept("no", "x@no.test")
+    report(net, "no")
+    net.accept("cut", "x@cut.test")
+    for i in range(5):
+        net.accept("dead%d" % i, "x@dead.test")
+
+    def module(name, **labels):
+        return net.d.metrics().get('pepsi_module_%s{stage="init"%s}' % (name, "".join(',%s="%s"' % kv for kv in labels.items())))
+    # with the report to the sender of what was refused
+    pepsi.wait_for("deliveries", lambda: module("deliveries_total", result="delivered") == 5, 30)
+    pepsi.check(module("delivery_seconds_count") == 5 and module("deliveries_total", result="failed") == 1, "deliveries")
+    pepsi.wait_for("deferrals", lambda: module("deliveries_total", result="deferred") >= 2, 30)
+    pepsi.wait_for("what may have arrived", lambda: module("maybe_delivered_total") >= 1, 30)
+    pepsi.check(module("sessions_tls_total", safety="pkix") == 1, "sessions_tls: %s" % [kv for kv in net.d.metrics().items() if "sessions" in kv[0]])
+    pepsi.check(module("sessions_tls_total", safety="plain") >= 4 and module("sessions_tls_total", safety="refused") == 0, "plain sessions")
+    pepsi.check(module("sessions_total", how="reused") == 2 and module("sessions_total", how="failed") >= 1, "sessions: %s" % [kv for kv in net.d.metrics().items() if "sessions" in kv[0]])
+    pepsi.wait_for("the dead one, and the one that hangs up, are left alone", lambda: module("destinations", state="backoff") == 2, 30)
+    pepsi.check(not [k for k in net.d.metrics() if ".test" in k], "a domain is a label")
+
+    def rows(*args):
+        return net.d.json("queue", "destinations", *args)
+    dead = pepsi.wait_for("the report", lambda: [r for r in rows() if r["destination"] == "mx.dead.test" and r["state"] == "backoff"], 30)[0]
+    pepsi.check({r["destination"] for r in rows()[:2]} == {"mx.dead.test", "mx.cut.test"}, "not worst first: %s" % rows())
+    pepsi.check(0 < dead["backoff_ms"] <= 90000 and dead["trouble"] == "unreachable" and "refused" in dead["error"] and dead["stage"] == "init" and dead["failed"] >= 1, "%s" % dead)
+    names = {r["destination"]: r for r in rows()}
+    pepsi.check(names["mx.plain.test"]["sent"] == 3 and names["mx.plain.test"]["state"] == "good" and names["mx.no.test"]["refused"] == 1, "%s" % names)
+    pepsi.check("mx.plain.test" in [r["destination"] for r in rows("PLAIN.test")] and {r["destination"] for r in rows("mx.*ea*.test")} == {"mx.dead.test"}, "patterns")
+    pepsi.check({r["destination"] for r in rows("test")} == set(names) and not rows("est") and not rows("--stage", "bounce") and len(rows("--limit", "2")) == 2, "patterns")
+    code, out, err = net.d.cli("queue", "destinations")
+    pepsi.check(code == 0 and out.splitlines()[0].split()[:3] == ["DESTINATION", "STAGE", "STATE"] and re.match(r"mx\.(dead|cut)\.test +init +backoff ", out.splitlines()[1]), out + err)
+    code, out, err = net.d.cli("queue", "destinations", "nowhere.test")
+    pepsi.check(code == 0 and "no worker knows such a destination" in out, out + err)
+    code, out, err = net.d.cli("status")
+    pepsi.check(code == 0 and "deliveries delivered 5" in out and "backoff 2" in out, out)
+    net.d.cli("queue", "delete", "--all")
+
+
+pepsi.main(__file__, [domains, hosts, answered, tls, inner, crowd, looked_at])

@@ -189,4 +189,41 @@ def nothing_forged(t):
     d.stop()
 
 
-pepsi.main(__file__, [well_formed, balance_holds, crowd_that_says_nothing, modules_count, many_count, crash_costs_a_second, nothing_forged])
+def relays_count(t):
+    """The next hops of an operator: what was handed on, put off and refused, over how many sessions; the same names for all."""
+    hop, store = pepsi.Sink(t), pepsi.Sink(t, lmtp=True)
+    box = os.path.join(t.dir, "box")
+    os.mkdir(box)
+    os.chmod(box, 0o777)
+    d = pepsi.Pepsid(t, pepsi.route("init", [("far.test", "hop"), ("near.test", "store"), ("void.test", "void")], "box")
+                     + pepsi.smarthost("hop", hop.port, "IDLE_TIMEOUT = 60 s\nPARALLELISM = 1\n") + pepsi.lmtp("store", store.port)
+                     + "[stage-void]\nPROGRAM = pepsi-stage-discard\n\n" + pepsi.maildir("box", box) + pepsi.bounce(to="void"))
+    hop.script = {"rcpt": lambda l: "550 5.1.1 gone" if "gone" in l else "450 4.2.0 later" if "later" in l else None}
+
+    def send(*rcpts):
+        d.accept("s@example.test", list(rcpts), b"Subject: x\r\n\r\nhello\r\n")
+    send("ok@far.test")
+    pepsi.wait_for("the first", lambda: len(hop.messages) == 1, 20)
+    send("ok@far.test", "gone@far.test")
+    send("later@far.test")
+    send("a@near.test")
+    send("b@box.test")
+
+    def result(stage, what):
+        return module(d, "deliveries_total", stage, result=what)
+    pepsi.wait_for("the hop's", lambda: result("hop", "delivered") == 2 and result("hop", "failed") == 1 and result("hop", "deferred") >= 1, 30)
+    pepsi.wait_for("the store's", lambda: result("store", "delivered") == 1 and result("box", "delivered") == 1, 30)
+    pepsi.check(module(d, "sessions_total", "hop", how="opened") >= 1 and module(d, "sessions_total", "hop", how="reused") >= 1, "sessions")
+    pepsi.check(module(d, "sessions_tls_total", "store", safety="plain") == 1 and module(d, "sessions_total", "box", how="opened") is None, "sessions")
+    pepsi.check(module(d, "delivery_seconds_count", "hop") == 2 and module(d, "maybe_delivered_total", "hop") == 0, "times")
+    hop.script = {"eod": "drop"}
+    send("ok@far.test")
+    pepsi.wait_for("what may have arrived", lambda: module(d, "maybe_delivered_total", "hop") >= 1, 30)
+    hop.down()
+    send("ok@far.test")
+    pepsi.wait_for("failed sessions", lambda: module(d, "sessions_total", "hop", how="failed") >= 1, 30)
+    d.cli("queue", "delete", "--all")
+    d.stop()
+
+
+pepsi.main(__file__, [well_formed, balance_holds, crowd_that_says_nothing, modules_count, many_count, crash_costs_a_second, nothing_forged, relays_count])
