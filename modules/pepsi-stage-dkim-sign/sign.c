@@ -2,6 +2,7 @@
  * active, and passes it on. What came from outside, and what is of no domain with keys, passes as it is. What ought to be signed and cannot, waits:
  * an unsigned message is refused elsewhere, a late one is not. */
 #include "authors.h"
+#include "count.h"
 #include "keydir.h"
 #include "ours.h"
 #include "pattern.h"
@@ -20,6 +21,7 @@ struct stage {
 	struct seal *seal;
 	char *networks, *required;
 	bool all, subdomains, again;
+	struct pepsi_metric *signing;
 };
 
 static const struct pepsi_option options[] = {
@@ -109,6 +111,8 @@ static int32_t start(const struct pepsi_host *host, const struct pepsi_conf *con
 	s->all = whom && !strcmp(whom, "all");
 	s->subdomains = host->conf_int(conf, "SUBDOMAINS") != 0;
 	s->again = host->conf_int(conf, "SIGN_AGAIN") != 0;
+	s->signing = count_new(host, conf, PEPSI_METRIC_COUNTER, "signing", "result", "signed before no_key outside unsigned refused waits",
+	    "Messages: signed, signed before, without keys, from outside, not to be signed (left or returned), waiting for a key.");
 	*ret_worker = s;
 	return PEPSI_OK;
 }
@@ -141,8 +145,14 @@ struct pass {
 	bool must; /* some author's domain is in REQUIRE */
 };
 
+static void counted(const struct pass *p, const char *result)
+{
+	count_add(p->host, p->s->signing, result, 1);
+}
+
 static int32_t later(const struct pass *p, const char *domain, const char *why)
 {
+	counted(p, "waits");
 	say(p->host, p->msg, PEPSI_LOG_ERROR, "not signed yet domain=%s: %s", domain, why);
 	return PEPSI_RETRY;
 }
@@ -152,6 +162,7 @@ static int32_t unsignable(const struct pass *p, const char *why)
 {
 	const char *bounce = p->host->bounce_stage(p->msg);
 	char state[400];
+	counted(p, p->must ? "refused" : "unsigned");
 	if (!p->must) {
 		say(p->host, p->msg, PEPSI_LOG_WARN, "not signed author=%s: %s", p->authors.n ? p->authors.domain[0] : "?", why);
 		return p->host->advance(p->msg);
@@ -230,6 +241,8 @@ static int32_t sign(struct pass *p)
 			rc = PEPSI_RETRY;
 		else
 			rc = p->host->set_headers(p->msg, (struct pepsi_str){ all.p, all.n });
+		if (rc == PEPSI_OK)
+			counted(p, "signed");
 		for (size_t i = 0; i < p->n && rc == PEPSI_OK; i++)
 			say(p->host, p->msg, PEPSI_LOG_INFO, "signed domain=%s selector=%s algorithm=%s author=%s", p->job[i].domain, p->job[i].key->selector, p->job[i].key->kind,
 			    p->authors.domain[0]);
@@ -254,6 +267,7 @@ static int32_t process(void *worker, const struct pepsi_host *host, struct pepsi
 	/* what came from outside is never signed as if it were ours, whatever its From says */
 	if (!p.s->all && !ours_sent(host, msg, p.s->networks)) {
 		say(host, msg, PEPSI_LOG_DEBUG, "not signed: it came from outside");
+		counted(&p, "outside");
 		return host->advance(msg);
 	}
 	p.headers = from_host(h);
@@ -269,13 +283,17 @@ static int32_t process(void *worker, const struct pepsi_host *host, struct pepsi
 		return rc;
 	if (!p.n) {
 		say(host, msg, PEPSI_LOG_DEBUG, "not signed author=%s: no keys of that domain", p.authors.domain[0]);
+		counted(&p, "no_key");
 		return host->advance(msg);
 	}
 	if ((why = seal_unsignable(p.s->seal, p.headers)))
 		return unsignable(&p, why);
 	if (skip_done(&p))
 		return PEPSI_RETRY;
-	return p.n ? sign(&p) : host->advance(msg);
+	if (p.n)
+		return sign(&p);
+	counted(&p, "before");
+	return host->advance(msg);
 }
 
 PEPSI_STAGE(.name = "pepsi-stage-dkim-sign", .version = "1.0", .license = "Apache-2.0", .summary = "signs mail of our own domains (DKIM)",
