@@ -3,6 +3,7 @@
 #ifndef COMMON_RELAY_H
 #define COMMON_RELAY_H
 
+#include "downgrade.h"
 #include "hops.h"
 #include "relay_measure.h"
 
@@ -19,6 +20,7 @@
 	{ "DATA_TIMEOUT", PEPSI_OPT_DURATION, 0, "10 min", 1, 7200, NULL, "for content without progress and for its reply" }, \
 	{ "IDLE_TIMEOUT", PEPSI_OPT_DURATION, 0, "10 s", 0, 300, NULL,                                                     \
 	    "a connection unused for longer is replaced when the next message comes" },                                    \
+	RELAY_DOWNGRADE_OPTION,                                                                                          \
 	RELAY_RETRY_OPTIONS("1 min", "1 h")
 
 /* When a message comes again: of every stage that hands mail on. */
@@ -57,6 +59,7 @@ struct relay_policy {
 struct relay {
 	struct hops_conf conf;
 	struct hop_auth auth;
+	struct relay_downgrade downgrade;
 	struct relay_policy policy; /* hop and remote_mta: of the message in hand */
 	struct hops *hops;
 	struct relay_measure measure;

@@ -2,7 +2,6 @@
  * active, and passes it on. What came from outside, and what is of no domain with keys, passes as it is. What ought to be signed and cannot, waits:
  * an unsigned message is refused elsewhere, a late one is not. */
 #include "authors.h"
-#include "count.h"
 #include "keydir.h"
 #include "ours.h"
 #include "pattern.h"
@@ -21,7 +20,7 @@ struct stage {
 	struct seal *seal;
 	char *networks, *required;
 	bool all, subdomains, again;
-	struct pepsi_metric *signing;
+	struct pepsi_metric *messages, *signatures;
 };
 
 static const struct pepsi_option options[] = {
@@ -111,8 +110,8 @@ static int32_t start(const struct pepsi_host *host, const struct pepsi_conf *con
 	s->all = whom && !strcmp(whom, "all");
 	s->subdomains = host->conf_int(conf, "SUBDOMAINS") != 0;
 	s->again = host->conf_int(conf, "SIGN_AGAIN") != 0;
-	s->signing = count_new(host, conf, PEPSI_METRIC_COUNTER, "signing", "result", "signed before no_key outside unsigned refused waits",
-	    "Messages: signed, signed before, without keys, from outside, not to be signed (left or returned), waiting for a key.");
+	s->messages = host->metric(conf, PEPSI_METRIC_COUNTER, "dkim_messages", "result", "What became of messages at the stage that signs.");
+	s->signatures = host->metric(conf, PEPSI_METRIC_COUNTER, "dkim_signatures", "algorithm", "Signatures made, by the kind of key.");
 	*ret_worker = s;
 	return PEPSI_OK;
 }
@@ -145,14 +144,9 @@ struct pass {
 	bool must; /* some author's domain is in REQUIRE */
 };
 
-static void counted(const struct pass *p, const char *result)
-{
-	count_add(p->host, p->s->signing, result, 1);
-}
-
 static int32_t later(const struct pass *p, const char *domain, const char *why)
 {
-	counted(p, "waits");
+	p->host->measure(p->s->messages, "waits", 1);
 	say(p->host, p->msg, PEPSI_LOG_ERROR, "not signed yet domain=%s: %s", domain, why);
 	return PEPSI_RETRY;
 }
@@ -162,7 +156,7 @@ static int32_t unsignable(const struct pass *p, const char *why)
 {
 	const char *bounce = p->host->bounce_stage(p->msg);
 	char state[400];
-	counted(p, p->must ? "refused" : "unsigned");
+	p->host->measure(p->s->messages, p->must ? "returned" : "cannot_be", 1);
 	if (!p->must) {
 		say(p->host, p->msg, PEPSI_LOG_WARN, "not signed author=%s: %s", p->authors.n ? p->authors.domain[0] : "?", why);
 		return p->host->advance(p->msg);
@@ -242,10 +236,12 @@ static int32_t sign(struct pass *p)
 		else
 			rc = p->host->set_headers(p->msg, (struct pepsi_str){ all.p, all.n });
 		if (rc == PEPSI_OK)
-			counted(p, "signed");
-		for (size_t i = 0; i < p->n && rc == PEPSI_OK; i++)
+			p->host->measure(p->s->messages, "signed", 1);
+		for (size_t i = 0; i < p->n && rc == PEPSI_OK; i++) {
+			p->host->measure(p->s->signatures, p->job[i].key->kind, 1);
 			say(p->host, p->msg, PEPSI_LOG_INFO, "signed domain=%s selector=%s algorithm=%s author=%s", p->job[i].domain, p->job[i].key->selector, p->job[i].key->kind,
 			    p->authors.domain[0]);
+		}
 		if (rc == PEPSI_OK)
 			rc = p->host->advance(p->msg);
 	}
@@ -266,8 +262,8 @@ static int32_t process(void *worker, const struct pepsi_host *host, struct pepsi
 		return rc;
 	/* what came from outside is never signed as if it were ours, whatever its From says */
 	if (!p.s->all && !ours_sent(host, msg, p.s->networks)) {
+		host->measure(p.s->messages, "from_outside", 1);
 		say(host, msg, PEPSI_LOG_DEBUG, "not signed: it came from outside");
-		counted(&p, "outside");
 		return host->advance(msg);
 	}
 	p.headers = from_host(h);
@@ -282,18 +278,17 @@ static int32_t process(void *worker, const struct pepsi_host *host, struct pepsi
 	if (rc != PEPSI_OK)
 		return rc;
 	if (!p.n) {
+		host->measure(p.s->messages, "no_key", 1);
 		say(host, msg, PEPSI_LOG_DEBUG, "not signed author=%s: no keys of that domain", p.authors.domain[0]);
-		counted(&p, "no_key");
 		return host->advance(msg);
 	}
 	if ((why = seal_unsignable(p.s->seal, p.headers)))
 		return unsignable(&p, why);
 	if (skip_done(&p))
 		return PEPSI_RETRY;
-	if (p.n)
-		return sign(&p);
-	counted(&p, "before");
-	return host->advance(msg);
+	if (!p.n)
+		host->measure(p.s->messages, "signed_before", 1);
+	return p.n ? sign(&p) : host->advance(msg);
 }
 
 PEPSI_STAGE(.name = "pepsi-stage-dkim-sign", .version = "1.0", .license = "Apache-2.0", .summary = "signs mail of our own domains (DKIM)",

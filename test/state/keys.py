@@ -36,6 +36,7 @@ NOT_STATE = {
     "modules/pepsi-stage-tlsrpt-report/report.c": None, # reports of others (pepsi.tlsrpt_received)
     "proto/sasl/server_bearer.c": "status schemes", # to the client that signs in (RFC 7628)
     "core/dispatch/stats.c": None,
+    "core/dispatch/measure.c": None, "proto/metrics/": None, # pepsi status, /metrics
     "proto/report/": None,               # TLS reports, to other servers (RFC 8460)
     "core/net/dns_stats.c": None,
     "proto/relay/traffic_view.c": None,  # destinations, for operators
