@@ -126,7 +126,7 @@ void delivery_back(struct delivery *d, uint32_t seconds, const char *why, const 
 	d->failure = (struct smtp_result){ .outcome = SMTP_OUT_NONE };
 	delivery_failed_by(d, d->failed_at, SMTP_PHASE_CONNECT, "4.4.5", all);
 	d->back_s = seconds ? seconds : 1;
-	count(d->w->host, d->w->back, why, 1);
+	count_add(d->w->host, d->w->back, why, 1);
 	say(d->w->host, d->msg, PEPSI_LOG_INFO, "waits domain=%s why=%s seconds=%u", d->domain, why, d->back_s);
 	delivery_end(d);
 }

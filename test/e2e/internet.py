@@ -315,9 +315,7 @@ def looked_at(t):
     net.accept("cut", "x@cut.test")
     for i in range(5):
         net.accept("dead%d" % i, "x@dead.test")
-
-    def module(name, **labels):
-        return net.d.metrics().get('pepsi_module_%s{stage="init"%s}' % (name, "".join(',%s="%s"' % kv for kv in labels.items())))
+    module = net.d.module
     # with the report to the sender of what was refused
     pepsi.wait_for("deliveries", lambda: module("deliveries_total", result="delivered") == 5, 30)
     pepsi.check(module("delivery_seconds_count") == 5 and module("deliveries_total", result="failed") == 1, "deliveries")
