@@ -43,6 +43,7 @@ static const struct pepsi_option options[] = {
 	{ "IDLE_TIMEOUT", PEPSI_OPT_DURATION, 0, "10 s", 0, 300, NULL, "a connection without a message is closed after that" },
 	{ "WHOLE_TIMEOUT", PEPSI_OPT_DURATION, 0, "30 min", 1, 86400, NULL,
 	    "for a greeting, and for a message, from its first to its last octet: who is slow on purpose is not waited for longer" },
+	RELAY_DOWNGRADE_OPTION,
 	RELAY_RETRY_OPTIONS("5 min", "1 h"),
 };
 

@@ -62,6 +62,7 @@ struct settings {
 	struct session_times times;
 	struct shapes *shapes;
 	struct sources *sources;
+	struct relay_downgrade downgrade;
 	struct warmups *warmups;
 	struct relay_policy policy; /* hop and remote_mta are a recipient's */
 	char *stage;
@@ -113,6 +114,7 @@ struct delivery {
 	bool optional;                     /* TLS-Required: No */
 	struct dns_answers *answers;
 	struct lookup *look;
+	bool fresh;                        /* the route was asked for past the cache */
 	bool looking;                      /* the item stands for the look-up of the domain, not for a session yet */
 	struct traffic_link look_link;
 	struct sts_ask *sts_ask;
@@ -125,6 +127,7 @@ struct delivery {
 	struct line *line;
 	bool no_dsn, no_deliver_by;        /* a host that took it did not offer them: what was asked for is ours to report */
 	bool taken;                        /* by one at least */
+	const struct relay_where *downgrade_told; /* for which host */
 	const char *unsafe;                /* why a host was not used in this attempt, or left again, for want of safety; NULL: none was */
 	/* this attempt */
 	bool began;                        /* it counts */
@@ -292,6 +295,8 @@ void results_tell(struct delivery *d, unsigned h, const struct tls_verdict *v, c
 
 /* log.c */
 void log_results(struct delivery *d);
+/* What the message was converted to for the host of this line; once for each host, however many transactions. */
+void log_downgrade(struct line *l);
 /* An address that the DNS names is none that mail from outside is sent to. */
 void log_refused(struct delivery *d);
 /* Where a result came from, in the delivery's memory; l NULL: from nowhere. NULL: memory. */

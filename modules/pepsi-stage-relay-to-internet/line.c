@@ -69,7 +69,6 @@ void line_quit(struct line *l)
 }
 
 /* -- results */
-
 /* Is another offer within this attempt harmless and of use? Not where the message may have arrived (RFC 1047). */
 static bool may_go_on(const struct smtp_result *r)
 {
@@ -86,6 +85,7 @@ static bool collect(struct line *l)
 {
 	struct delivery *d = l->d;
 	bool alive = true, progress = false, noted = false;
+	log_downgrade(l);
 	for (size_t i = 0; i < l->part.n_rcpts; i++)
 		progress |= !relay_too_many(&l->part.rcpts[i].result);
 	for (size_t i = 0; i < l->part.n_rcpts; i++) {
@@ -100,6 +100,7 @@ static bool collect(struct line *l)
 		if (r->outcome == SMTP_OUT_OK) {
 			unsigned caps = session_facts(l->s)->caps;
 			d->taken = true;
+			d->m.rcpts[to].dsn_passed = l->part.rcpts[i].dsn_passed;
 			d->no_dsn |= !(caps & SMTP_CAP_DSN);
 			d->no_deliver_by |= !(caps & SMTP_CAP_DELIVERBY);
 			if (!noted && d->w->ratchet && !d->route.literal)
