@@ -137,7 +137,7 @@ static int32_t open_worker(const struct pepsi_host *h, const struct pepsi_conf *
 void tally(const struct pass *p, const char *what, size_t n)
 {
 	if (n && !p->question)
-		count(p->h, p->w->results, what, (int64_t)n);
+		count_add(p->h, p->w->results, what, (int64_t)n);
 }
 
 int32_t ready(const struct pass *p)
