@@ -67,7 +67,7 @@ int verp_make(const struct srs *s, struct str sender, struct str recipient, int6
 	struct srs d, k;
 	struct buf inner = BUF_INIT(ADDRESS_MAX);
 	char b[VERP_BIND + 1];
-	size_t at = sender.n;
+	size_t at = sender.n, before = out->n;
 	while (at && sender.p[at - 1] != '@')
 		at--;
 	int r = SRS_BAD_ADDRESS;
@@ -81,6 +81,10 @@ int verp_make(const struct srs *s, struct str sender, struct str recipient, int6
 		buf_addf(&inner, "%s-", b);
 		buf_adds(&inner, sender);
 		r = inner.failed ? SRS_BAD_ADDRESS : srs_forward(&d, buf_str(&inner), now, out);
+		if (r == SRS_UNCHANGED) { /* a sender of that very domain: nobody lives there */
+			out->n = before;
+			r = SRS_BAD_ADDRESS;
+		}
 	}
 	OPENSSL_cleanse(room, sizeof room);
 	OPENSSL_cleanse(bound, sizeof bound);

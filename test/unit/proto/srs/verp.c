@@ -102,7 +102,7 @@ static void odd(void **state)
 		int want;
 	} cases[] = {
 		{ "a-very-long-name-of-a-newsletter@a-very-long-domain.example.org", SRS_TOO_LONG }, { "newsletter@example.org", SRS_OK }, { "\"a b\"@home.test", SRS_BAD_ADDRESS },
-		{ "ann", SRS_BAD_ADDRESS }, { "@home.test", SRS_BAD_ADDRESS }, { "", SRS_BAD_ADDRESS }, { ".ann@home.test", SRS_BAD_ADDRESS },
+		{ "ann", SRS_BAD_ADDRESS }, { "@home.test", SRS_BAD_ADDRESS }, { "", SRS_BAD_ADDRESS }, { ".ann@home.test", SRS_BAD_ADDRESS }, { "ann@b.home.test", SRS_BAD_ADDRESS },
 	};
 	static const char *const read[] = { "", "@", "ann@home.test", "SRS0@b.home.test", "SRS0=x=y=z=w@b.home.test", "SRS1=a=b==c@b.home.test" };
 	struct buf a = BUF_INIT(1024);
