@@ -163,6 +163,7 @@ static void rounds(struct relay *r, const struct pepsi_host *host, struct pepsi_
 		for (size_t i = 0; i < m->n_rcpts; i++)
 			if (relay_too_many(&m->rcpts[i].result)) {
 				m->rcpts[i].result = some[k].result;
+				m->rcpts[i].dsn_passed = some[k].dsn_passed;
 				taken += !relay_too_many(&some[k++].result);
 			}
 		if (!taken || !again.connected)

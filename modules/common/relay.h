@@ -53,6 +53,7 @@ struct relay_policy {
 	const struct relay_where *const *where; /* of each recipient, instead of these two; NULL: they are the same for all */
 	const struct relay_measure *measure; /* NULL: nothing is counted */
 	uint32_t wait_s;              /* seconds to the next attempt, within the lifetime; 0: by the rule of relay_backoff() */
+	bool success_dsn;             /* ORIGINATE_SUCCESS_DSN: for recipients of one message that went to hosts with and without DSN */
 	uint32_t *room;               /* RELAY_ROOM per recipient, made before anything was sent; NULL: made when it is needed */
 };
 
@@ -92,6 +93,8 @@ uint32_t relay_backoff(const struct relay_policy *p, uint64_t attempts, int64_t 
 int32_t relay_decide_bare(const struct relay_policy *p, const struct pepsi_host *host, struct pepsi_msg *msg, const struct smtp_client_msg *m,
     bool dsn_here, uint32_t *room);
 
+/* Of the stage; for the policy. */
+bool relay_success_dsn(const struct pepsi_host *host, const struct pepsi_conf *conf);
 /* Turns the results of a message into its terminal. counted: this was a real attempt; else those
  * that go on waiting are postponed in the metrics. Returns what process() returns. */
 int32_t relay_decide(const struct relay_policy *p, const struct pepsi_host *host, struct pepsi_msg *msg,

@@ -14,6 +14,7 @@ enum {
 };
 
 static void look_up(struct delivery *d, dns_evaluate_fn eval, void *arg, lookup_fn fn);
+static void routed(void *arg, int rc);
 
 void delivery_free(struct delivery *d)
 {
@@ -184,6 +185,25 @@ static void policy(void *arg, const struct sts_held *held)
 	plan(d);
 }
 
+/* All addresses that are known fail: the exchangers may have moved, and what is known of them may hold for a day yet. Asked anew, once in an attempt that
+ * traffic lets pass: of a dead destination that is one now and then. True: it is. */
+static bool moved(struct delivery *d)
+{
+	if (d->fresh || !d->w->health || d->route.literal || !address_health_none(d->w->health, d->route.address, d->route.n_addresses))
+		return false;
+	struct dns_answers *set = dns_answers_new();
+	if (!set)
+		return false;
+	dns_answers_free(d->answers);
+	d->answers = set;
+	d->fresh = true;
+	say(d->w->host, d->msg, PEPSI_LOG_INFO, "event=asked-anew domain=%s addresses=%zu", d->domain, d->route.n_addresses);
+	look_up(d, route_evaluate, &d->route, routed);
+	if (d->look)
+		lookup_fresh(d->look);
+	return true;
+}
+
 static void routed(void *arg, int rc)
 {
 	struct delivery *d = arg;
@@ -209,6 +229,8 @@ static void routed(void *arg, int rc)
 		delivery_back(d, back.seconds, back.why, back.text);
 		return;
 	}
+	if (moved(d))
+		return;
 	if (d->w->sts && !d->route.literal)
 		d->sts_ask = sts_policies_ask(d->w->sts, d->msg, str_from(d->domain), policy, d);
 	look_up(d, plan_evaluate, d, records);
