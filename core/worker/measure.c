@@ -79,6 +79,11 @@ struct pepsi_metric *host_metric(const struct pepsi_conf *conf, uint32_t type, c
 {
 	struct measured *x = of(conf->stage);
 	struct str n = str_from(name), l = str_from(label), h = str_from(help);
+	if (!metrics_help_ok(h)) { /* numbers without an explanation are better than none */
+		complain(conf->stage, "metric(): the help of %.60s is longer than %d octets, or no plain ASCII without quotes and backslashes", name ? name : "",
+		    METRICS_HELP_MAX);
+		h = STR_NULL;
+	}
 	struct metrics_metric *m = x ? metrics_define(&x->set, (enum metrics_kind)type, n, l, h) : NULL;
 	if (m || !x)
 		return (struct pepsi_metric *)(void *)m;
@@ -90,9 +95,6 @@ struct pepsi_metric *host_metric(const struct pepsi_conf *conf, uint32_t type, c
 	else if (l.n && !metrics_label_ok(l))
 		complain(conf->stage, "metric(): the label \"%.60s\" of %s is not allowed: up to %d of a-z and _, not stage, le, quantile, job or instance", label,
 		    name, METRICS_LABEL_MAX);
-	else if (!metrics_help_ok(h))
-		complain(conf->stage, "metric(): the help of %s is longer than %d octets, or no plain ASCII without quotes and backslashes", name,
-		    METRICS_HELP_MAX);
 	else
 		complain(conf->stage, "metric(): %s is one too many, a stage has %d", name, METRICS_MAX);
 	return NULL;
@@ -129,50 +131,57 @@ int32_t host_status_report(const struct pepsi_conf *conf, const char *json)
 
 /* --- telling */
 
-static bool send_all(int fd, const struct buf *b)
-{
-	return send(fd, b->p, b->n, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)b->n; /* datagrams: all or nothing */
-}
-
 /* One datagram. Returns whether there is more to tell. */
-static bool tell_metrics(int fd, struct buf *b)
+static bool tell_metrics(measure_send_fn fn, void *arg, struct buf *b)
 {
 	struct measured *x;
 	bool more = false;
 	buf_reset(b);
 	TAILQ_FOREACH(x, &all, link)
 		more |= metrics_tell(&x->set, str_from(x->stage), b, DATAGRAM_MAX - b->n);
-	bool sent = b->n && !b->failed && send_all(fd, b);
+	bool sent = b->n && !b->failed && fn(arg, buf_str(b));
 	TAILQ_FOREACH(x, &all, link)
 		if (x->set.changed)
 			metrics_told(&x->set, sent);
 	return sent && more;
 }
 
-static void tell_report(int fd, struct measured *x, struct buf *b)
+static void tell_report(measure_send_fn fn, void *arg, struct measured *x, struct buf *b)
 {
 	buf_reset(b);
-	if (!metrics_report_put(b, str_from(x->stage), buf_str(&x->report)) && send_all(fd, b))
+	if (!metrics_report_put(b, str_from(x->stage), buf_str(&x->report)) && fn(arg, buf_str(b)))
 		x->reported = false;
+}
+
+void measure_tell_by(measure_send_fn fn, void *arg, bool now)
+{
+	int64_t at = clock_mono_us();
+	struct measured *x;
+	if (TAILQ_EMPTY(&all) || (!now && at - told_at < MEASURE_TELL_US))
+		return;
+	told_at = at;
+	struct buf b = BUF_INIT(DATAGRAM_MAX);
+	for (unsigned i = 0; i < DATAGRAMS_MAX && tell_metrics(fn, arg, &b); i++)
+		;
+	if (now || at - report_at >= MEASURE_REPORT_US)
+		TAILQ_FOREACH(x, &all, link)
+			if (x == own && x->reported) {
+				report_at = at;
+				tell_report(fn, arg, x, &b);
+			}
+	buf_free(&b);
+}
+
+static bool send_all(void *arg, struct str lines)
+{
+	const int *fd = arg;
+	return send(*fd, lines.p, lines.n, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)lines.n; /* datagrams: all or nothing */
 }
 
 void measure_tell(int fd, bool now)
 {
-	int64_t at = clock_mono_us();
-	struct measured *x;
-	if (fd < 0 || TAILQ_EMPTY(&all) || (!now && at - told_at < MEASURE_TELL_US))
-		return;
-	told_at = at;
-	struct buf b = BUF_INIT(DATAGRAM_MAX);
-	for (unsigned i = 0; i < DATAGRAMS_MAX && tell_metrics(fd, &b); i++)
-		;
-	if ((now || at - report_at >= MEASURE_REPORT_US))
-		TAILQ_FOREACH(x, &all, link)
-			if (x == own && x->reported) {
-				report_at = at;
-				tell_report(fd, x, &b);
-			}
-	buf_free(&b);
+	if (fd >= 0)
+		measure_tell_by(send_all, &fd, now);
 }
 
 int measure_due_ms(void)

@@ -22,28 +22,28 @@ void relay_measure_open(struct relay_measure *m, const struct pepsi_host *host, 
 void relay_measure_outcome(const struct relay_measure *m, size_t delivered, size_t deferred, size_t failed, size_t postponed, int64_t took_us)
 {
 	if (delivered) {
-		count(m->host, m->deliveries, "delivered", (int64_t)delivered);
-		count(m->host, m->time, NULL, took_us < 0 ? 0 : took_us);
+		count_add(m->host, m->deliveries, "delivered", (int64_t)delivered);
+		count_add(m->host, m->time, NULL, took_us < 0 ? 0 : took_us);
 	}
 	if (deferred)
-		count(m->host, m->deliveries, "deferred", (int64_t)deferred);
+		count_add(m->host, m->deliveries, "deferred", (int64_t)deferred);
 	if (failed)
-		count(m->host, m->deliveries, "failed", (int64_t)failed);
+		count_add(m->host, m->deliveries, "failed", (int64_t)failed);
 	if (postponed)
-		count(m->host, m->deliveries, "postponed", (int64_t)postponed);
+		count_add(m->host, m->deliveries, "postponed", (int64_t)postponed);
 }
 
 void relay_measure_maybe(const struct relay_measure *m)
 {
-	count(m->host, m->maybe, NULL, 1);
+	count_add(m->host, m->maybe, NULL, 1);
 }
 
 void relay_measure_session(const struct relay_measure *m, const char *how)
 {
-	count(m->host, m->sessions, how, 1);
+	count_add(m->host, m->sessions, how, 1);
 }
 
 void relay_measure_tls(const struct relay_measure *m, const char *how)
 {
-	count(m->host, m->tls, how, 1);
+	count_add(m->host, m->tls, how, 1);
 }

@@ -14,6 +14,7 @@ enum {
 };
 
 static void look_up(struct delivery *d, dns_evaluate_fn eval, void *arg, lookup_fn fn);
+static void routed(void *arg, int rc);
 
 void delivery_free(struct delivery *d)
 {
@@ -98,7 +99,7 @@ static int32_t terminal(struct delivery *d)
 	p.room = d->room;
 	/* by-trace: the sender hears of a host that does not know of his deadline (RFC 2852 §4.1.5) */
 	d->m.deliver_trace = d->m.deliver_trace && d->taken && d->no_deliver_by;
-	return relay_decide(&p, d->w->host, d->msg, &d->m, !d->taken || d->no_dsn, d->began && !d->back_s);
+	return relay_decide(&p, d->w->host, d->msg, &d->m, !d->taken || d->no_dsn ? PEPSI_DSN_RELAYED : PEPSI_DSN_THERE, d->began && !d->back_s);
 }
 
 void delivery_end(struct delivery *d)
@@ -125,7 +126,7 @@ void delivery_back(struct delivery *d, uint32_t seconds, const char *why, const 
 	d->failure = (struct smtp_result){ .outcome = SMTP_OUT_NONE };
 	delivery_failed_by(d, d->failed_at, SMTP_PHASE_CONNECT, "4.4.5", all);
 	d->back_s = seconds ? seconds : 1;
-	count(d->w->host, d->w->back, why, 1);
+	count_add(d->w->host, d->w->back, why, 1);
 	say(d->w->host, d->msg, PEPSI_LOG_INFO, "waits domain=%s why=%s seconds=%u", d->domain, why, d->back_s);
 	delivery_end(d);
 }
@@ -184,6 +185,25 @@ static void policy(void *arg, const struct sts_held *held)
 	plan(d);
 }
 
+/* All addresses that are known fail: the exchangers may have moved, and what is known of them may hold for a day yet. Asked anew, once in an attempt that
+ * traffic lets pass: of a dead destination that is one now and then. True: it is. */
+static bool moved(struct delivery *d)
+{
+	if (d->fresh || !d->w->health || d->route.literal || !address_health_none(d->w->health, d->route.address, d->route.n_addresses))
+		return false;
+	struct dns_answers *set = dns_answers_new();
+	if (!set)
+		return false;
+	dns_answers_free(d->answers);
+	d->answers = set;
+	d->fresh = true;
+	say(d->w->host, d->msg, PEPSI_LOG_INFO, "event=asked-anew domain=%s addresses=%zu", d->domain, d->route.n_addresses);
+	look_up(d, route_evaluate, &d->route, routed);
+	if (d->look)
+		lookup_fresh(d->look);
+	return true;
+}
+
 static void routed(void *arg, int rc)
 {
 	struct delivery *d = arg;
@@ -209,6 +229,8 @@ static void routed(void *arg, int rc)
 		delivery_back(d, back.seconds, back.why, back.text);
 		return;
 	}
+	if (moved(d))
+		return;
 	if (d->w->sts && !d->route.literal)
 		d->sts_ask = sts_policies_ask(d->w->sts, d->msg, str_from(d->domain), policy, d);
 	look_up(d, plan_evaluate, d, records);

@@ -114,6 +114,7 @@ struct delivery {
 	bool optional;                     /* TLS-Required: No */
 	struct dns_answers *answers;
 	struct lookup *look;
+	bool fresh;                        /* the route was asked for past the cache */
 	bool looking;                      /* the item stands for the look-up of the domain, not for a session yet */
 	struct traffic_link look_link;
 	struct sts_ask *sts_ask;

@@ -100,6 +100,7 @@ static bool collect(struct line *l)
 		if (r->outcome == SMTP_OUT_OK) {
 			unsigned caps = session_facts(l->s)->caps;
 			d->taken = true;
+			d->m.rcpts[to].dsn_passed = l->part.rcpts[i].dsn_passed;
 			d->no_dsn |= !(caps & SMTP_CAP_DSN);
 			d->no_deliver_by |= !(caps & SMTP_CAP_DELIVERBY);
 			if (!noted && d->w->ratchet && !d->route.literal)

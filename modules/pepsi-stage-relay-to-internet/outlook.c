@@ -93,11 +93,11 @@ static bool gauges(const struct outlook *o, const struct traffic_view *v, size_t
 		moves |= v[i].working || v[i].idle || v[i].waiting || v[i].backoff_ms;
 	}
 	for (unsigned i = 0; i < STATES; i++)
-		count(h, o->destinations, traffic_state_name((enum traffic_state)i), of[i]);
+		count_add(h, o->destinations, traffic_state_name((enum traffic_state)i), of[i]);
 	traffic_totals(queue_traffic(o->w->queue), &t);
-	count(h, o->held, NULL, t.held);
-	count(h, o->open, "working", t.sessions - t.idle);
-	count(h, o->open, "idle", t.idle);
+	count_add(h, o->held, NULL, t.held);
+	count_add(h, o->open, "working", t.sessions - t.idle);
+	count_add(h, o->open, "idle", t.idle);
 	return moves;
 }
 

@@ -332,7 +332,7 @@ int settings_read(struct settings *s, const struct pepsi_host *host, const struc
 	}
 	relay_downgrade_open(&s->downgrade, host, conf);
 	s->policy = (struct relay_policy){ .retry_min = host->conf_int(conf, "RETRY_MIN"), .retry_max = host->conf_int(conf, "RETRY_MAX"),
-		.delay_warning = host->conf_int(conf, "DELAY_WARNING"), .stage = s->stage };
+		.delay_warning = host->conf_int(conf, "DELAY_WARNING"), .stage = s->stage, .success_dsn = relay_success_dsn(host, conf) };
 	return 0;
 }
 

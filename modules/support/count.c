@@ -18,7 +18,7 @@ struct pepsi_metric *count_new(const struct pepsi_host *host, const struct pepsi
 	return m;
 }
 
-void count(const struct pepsi_host *host, struct pepsi_metric *metric, const char *value, int64_t n)
+void count_add(const struct pepsi_host *host, struct pepsi_metric *metric, const char *value, int64_t n)
 {
 	if (metric)
 		host->measure(metric, value, n);

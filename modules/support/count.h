@@ -8,6 +8,6 @@
 struct pepsi_metric *count_new(const struct pepsi_host *host, const struct pepsi_conf *conf, uint32_t type, const char *name, const char *label,
     const char *values, const char *help);
 /* host->measure(), if metric is one. */
-void count(const struct pepsi_host *host, struct pepsi_metric *metric, const char *value, int64_t n);
+void count_add(const struct pepsi_host *host, struct pepsi_metric *metric, const char *value, int64_t n);
 
 #endif

@@ -151,6 +151,7 @@ struct smtp_client_rcpt {
 	struct str notify, orcpt;  /* RFC 3461, as they came ("SUCCESS,FAILURE"; "rfc822;xtext"); empty: none. What does not
 	                            * fit the grammar is left out */
 	struct smtp_result result; /* filled by the engine */
+	bool dsn_passed;           /* out, with an outcome of OK: the peer offers DSN and was told all this: its reports are its duty now (RFC 3461 §5.2) */
 };
 
 /* What smtp_content_scan() found. */

@@ -511,6 +511,7 @@ void client_mail_answer(struct smtp_client *c)
 	struct smtp_result *res = &c->msg->rcpts[c->at - 1].result;
 	if (how == SMTP_OUT_OK) {
 		res->phase = SMTP_PHASE_DOT;
+		c->msg->rcpts[c->at - 1].dsn_passed = c->offer.caps & SMTP_CAP_DSN;
 		c->accepted++;
 	} else if (!c->mail_refused) {
 		client_result_reply(c, res, SMTP_PHASE_RCPT);

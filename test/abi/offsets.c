@@ -59,7 +59,7 @@ AT(pepsi_clone, n, 40, 8);
 AT(pepsi_clone, state, 48, 8);
 AT(pepsi_clone, mail_from, 56, 8);
 
-SIZE(pepsi_host, 456);
+SIZE(pepsi_host, 464);
 AT(pepsi_host, abi, 0, 8);
 AT(pepsi_host, conf_str, 8, 8);
 AT(pepsi_host, conf_int, 16, 8);
@@ -141,6 +141,11 @@ AT(pepsi_host, mono_ms, 424, 8);
 AT(pepsi_host, metric, 432, 8);
 AT(pepsi_host, measure, 440, 8);
 AT(pepsi_host, status_report, 448, 8);
+AT(pepsi_host, tell_success, 456, 8);
+CONSTANT(PEPSI_DSN_THERE, 0u);
+CONSTANT(PEPSI_DSN_RELAYED, 1u);
+CONSTANT(PEPSI_DSN_DELIVERED, 2u);
+CONSTANT(PEPSI_DSN_EXPANDED, 3u);
 CONSTANT(PEPSI_METRIC_COUNTER, 1u);
 CONSTANT(PEPSI_METRIC_GAUGE, 2u);
 CONSTANT(PEPSI_METRIC_TIMING, 3u);
@@ -213,6 +218,9 @@ CONSTANT(PEPSI_DNS_MX, 15u);
 CONSTANT(PEPSI_DNS_TXT, 16u);
 CONSTANT(PEPSI_DNS_AAAA, 28u);
 CONSTANT(PEPSI_DNS_TLSA, 52u);
+#if PEPSI_ABI_MINOR >= 3
+CONSTANT(PEPSI_DNS_FRESH, 0x10000u);
+#endif
 CONSTANT(PEPSI_DNS_OK, 0u);
 CONSTANT(PEPSI_DNS_NODATA, 1u);
 CONSTANT(PEPSI_DNS_NXDOMAIN, 2u);

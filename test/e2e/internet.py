@@ -20,7 +20,8 @@ class Net:
         self.t, self.port = t, pepsi.free_port()
         self.zones = {"sender.test": "@ IN MX 10 mx\nmx IN A 127.9.0.1\n"}
         self.zones.update(zones)
-        self.dns = authority.start(t, self.zones)
+        self.authority = {}
+        self.dns = authority.start(t, self.zones, self.authority)
         self.back = self.sink("127.9.0.1")  # where reports to senders go
         stage = "[stage-init]\nPROGRAM = pepsi-stage-relay-to-internet\n%sBOUNCE_STAGE = bounce\n%s\n" % (options % self.port, more)
         self.d = pepsi.Pepsid(t, stage + pepsi.bounce(), more="[pepsi-dns]\nSERVERS = %s\n" % self.dns, **kw)
@@ -166,6 +167,79 @@ def tls(t):
         pepsi.check(not s.messages and net.logged("deferred to=<x@%s>" % domain), "not deferred")
 
 
+def each(t):
+    """Of three recipients of one row one is delivered, one put off, one refused: each has his own outcome, and the next attempt is for whom it is due, and
+    for nobody else. What senders ask for by DSN goes along, for each his own, where the host offers it, and is answered by us where it does not."""
+    net = Net(t, {"each.test": one_zone("mx", "127.9.0.61"), "old.test": one_zone("mx", "127.9.0.62"), "room.test": one_zone("mx", "127.9.0.63")},
+              "ADDRESS_HEALTH = NO\nSHAPE_1 = * backoff=1s..2s\n")
+    a = net.sink("127.9.0.61")
+    a.script = {"rcpt": lambda line: "450 4.2.1 later" if "later@" in line and len(a.messages) < 1 else "550 5.1.1 nobody" if "nobody@" in line else None}
+    s = pepsi.Smtp(net.d.port)
+    for line in ("MAIL FROM:<me@sender.test> RET=HDRS ENVID=each1", "RCPT TO:<good@each.test> NOTIFY=SUCCESS ORCPT=rfc822;one@each.test",
+                 "RCPT TO:<later@each.test> NOTIFY=FAILURE,DELAY", "RCPT TO:<nobody@each.test> NOTIFY=FAILURE ORCPT=rfc822;three@each.test"):
+        pepsi.check(s.cmd(line)[0] == 250, line)
+    pepsi.check(s.cmd("DATA")[0] == 354, "DATA")
+    s.raw(pepsi.message("each", sender="me@sender.test") + b".\r\n")
+    pepsi.check(s.reply()[0] == 250, "not accepted")
+    s.close()
+    pepsi.wait_for("both copies", lambda: a.tokens().count("each") == 2, 30)
+    text = report(net, "each")
+    pepsi.check("Final-Recipient: rfc822; nobody@each.test" in text and "Original-Recipient: rfc822;three@each.test" in text.replace("rfc822; three", "rfc822;three") and "Original-Envelope-Id: each1" in text, text)
+    net.d.wait_empty()
+    first, second = [m for m in a.messages if m.token == "each"]
+    pepsi.check([r[0] for r in first.rcpts] == ["good@each.test"] and [r[0] for r in second.rcpts] == ["later@each.test"], "%s, %s" % (first.rcpts, second.rcpts))
+    pepsi.check("NOTIFY=SUCCESS" in first.rcpts[0][1] and "ORCPT=rfc822;one@each.test" in first.rcpts[0][1], "%s" % first.rcpts)
+    pepsi.check("NOTIFY=FAILURE,DELAY" in second.rcpts[0][1] and "ORCPT" not in second.rcpts[0][1], "%s" % second.rcpts)
+    pepsi.check(all("ENVID=each1" in m.mail_params and "RET=HDRS" in m.mail_params for m in (first, second)), "MAIL parameters")
+    pepsi.check(len(net.back.messages) == 1, "reports: %s" % [m.data[:600] for m in net.back.messages])  # none about good@: that is the host's duty now
+    # a host without DSN is told nothing, and the sender hears from us
+    b = net.sink("127.9.0.62", extensions=("PIPELINING", "8BITMIME"))
+    net.d.accept("me@sender.test", ["x@old.test"], pepsi.message("old", sender="me@sender.test"), params="RET=HDRS ENVID=old1", rcpt_params="NOTIFY=SUCCESS")
+    arrives("old", b)
+    pepsi.check("ENVID" not in b.messages[0].mail_params and not b.messages[0].rcpts[0][1], "%s %s" % (b.messages[0].mail_params, b.messages[0].rcpts))
+    text = report(net, "old")
+    pepsi.check("Action: relayed" in text and "x@old.test" in text, text)
+    # so many in a transaction as it takes: by LIMITS, and by 452
+    c = net.sink("127.9.0.63", extensions=("PIPELINING", "8BITMIME", "LIMITS RCPTMAX=2"))
+    net.accept("limits", *["r%d@room.test" % i for i in range(5)])
+    pepsi.wait_for("three transactions", lambda: c.tokens().count("limits") == 3, 30)
+    net.d.wait_empty()
+    sizes = [len(m.rcpts) for m in c.messages]
+    pepsi.check(sorted(sizes) == [1, 2, 2] and len({r[0] for m in c.messages for r in m.rcpts}) == 5, "%s" % sizes)
+    c.extensions, taken = ["PIPELINING"], []
+    c.script = {"mail": lambda line: taken.clear(), "rcpt": lambda line: "452 4.5.3 too many" if len(taken) == 2 else taken.append(line)}
+    net.accept("rooms", *["r%d@room.test" % i for i in range(5)])
+    pepsi.wait_for("three more", lambda: c.tokens().count("rooms") == 3, 30)
+    net.d.wait_empty()
+    pepsi.check(sorted(r[0] for m in c.messages if m.token == "rooms" for r in m.rcpts) == ["r%d@room.test" % i for i in range(5)], "not each once")
+
+
+def moves(t):
+    """Exchangers that moved are found as soon as none of the known addresses answers, however long the old records are valid; IPv6 first, IPv4 where
+    nobody is there; and each address that fails is left alone by itself."""
+    zone = "@ 86400 IN MX 10 mx\nmx 86400 IN A 127.9.0.%d\n"
+    net = Net(t, {"moves.test": zone % 71, "six.test": "@ IN MX 10 mx\nmx IN AAAA ::1\n", "both.test": "@ IN MX 10 mx\nmx IN AAAA ::1\nmx IN A 127.9.0.73\n"},
+              "SHAPE_1 = * backoff=1s..2s\n")
+    net.accept("moves", "x@moves.test")
+    pepsi.wait_for("nobody is there", lambda: net.logged("deferred to=<x@moves.test>"), 30)
+    new = net.sink("127.9.0.72")
+    authority.change(net.authority, "moves.test", zone % 72)
+    pepsi.wait_for("its new address", lambda: "moves" in new.tokens() or (net.d.cli("queue", "retry", "--all") and False), 60 * pepsi.PATIENCE, 1)
+    arrives("moves", new)
+    pepsi.check(net.logged("event=asked-anew domain=moves.test"), "how?")
+    four, six = net.sink("127.9.0.73"), net.sink("::1")
+    for token, rcpt in (("six", "x@six.test"), ("first", "x@both.test")):
+        net.accept(token, rcpt)
+        arrives(token, six)
+    line = net.logged("relayed to=<x@six.test>")[0]
+    pepsi.check("ip=::1 " in line and "from=::1 " in line, line)
+    net.d.wait_empty()
+    six.down()
+    net.accept("then", "y@both.test")
+    arrives("then", four)
+    pepsi.check(net.logged("event=address-ill address=::1"), "not told")
+
+
 def inner(t):
     """What the DNS of strangers names is not connected to unless it is of the public Internet, or in ALLOW_NETWORKS: neither by MX nor by literal."""
     net = Net(t, {"lab.test": one_zone("mx", "127.9.0.51"), "self.test": one_zone("mx", "127.8.0.1"), "inner.test": one_zone("mx", "10.0.0.1"),
@@ -241,9 +315,7 @@ def looked_at(t):
     net.accept("cut", "x@cut.test")
     for i in range(5):
         net.accept("dead%d" % i, "x@dead.test")
-
-    def module(name, **labels):
-        return net.d.metrics().get('pepsi_module_%s{stage="init"%s}' % (name, "".join(',%s="%s"' % kv for kv in labels.items())))
+    module = net.d.module
     # with the report to the sender of what was refused
     pepsi.wait_for("deliveries", lambda: module("deliveries_total", result="delivered") == 5, 30)
     pepsi.check(module("delivery_seconds_count") == 5 and module("deliveries_total", result="failed") == 1, "deliveries")
@@ -273,4 +345,4 @@ def looked_at(t):
     net.d.cli("queue", "delete", "--all")
 
 
-pepsi.main(__file__, [domains, hosts, answered, tls, inner, crowd, looked_at])
+pepsi.main(__file__, [domains, hosts, answered, tls, each, moves, inner, crowd, looked_at])

@@ -18,7 +18,9 @@ VERSION = "0.9~test1-1"
 failures = []
 
 MAIN = """
-/etc/pam.d/pepsi /etc/pepsi/pepsi.conf /etc/pepsi/conf.d /etc/pepsi/secrets.d
+/etc/pam.d/pepsi /etc/pepsi/pepsi.conf /etc/pepsi/conf.d /etc/pepsi/secrets.d /etc/pepsi/dsn
+/usr/share/pepsi/dsn/en.dsn /usr/share/pepsi/dsn/de.dsn /usr/share/pepsi/dsn/es.dsn /usr/share/pepsi/dsn/fr.dsn
+/usr/share/man/man7/pepsi-stage-bounce.7.gz /usr/share/doc/pepsi/notifications.md
 /lib/systemd/system/pepsi.target /lib/systemd/system/pepsi.service /lib/systemd/system/pepsi.target.d/failure-bouncer.conf
 /lib/systemd/system/pepsi-dmarc.service /lib/systemd/system/pepsi-dmarc.timer /usr/bin/pepsi-dmarc /usr/lib/pepsi/modules/pepsi-stage-dmarc-report.so
 /lib/systemd/system/pepsi-tlsrpt.service /lib/systemd/system/pepsi-tlsrpt.timer /usr/bin/pepsi-tlsrpt /usr/lib/pepsi/modules/pepsi-stage-tlsrpt-report.so
@@ -30,11 +32,12 @@ MAIN = """
 /usr/lib/pepsi/modules/pepsi-stage-relay-to-lmtp.so /usr/lib/pepsi/modules/pepsi-stage-relay-to-smarthost.so
 /usr/lib/pepsi/modules/pepsi-stage-relay-to-internet.so
 /usr/libexec/pepsi/pepsi-helper-token-refresh /usr/bin/pepsi-token /usr/share/doc/pepsi/provider.md /usr/share/doc/pepsi/examples/provider.conf
-/usr/lib/pepsi/modules/pepsi-stage-dkim-sign.so /usr/lib/pepsi/modules/pepsi-stage-arc.so /usr/bin/pepsi-keys /usr/lib/pepsi/modules/pepsi-stage-bounce.so /usr/lib/pepsi/modules/pepsi-stage-pipe.so
+/usr/lib/pepsi/modules/pepsi-stage-dkim-sign.so /usr/lib/pepsi/modules/pepsi-stage-arc.so /usr/lib/pepsi/modules/pepsi-stage-srs.so /usr/bin/pepsi-keys /usr/lib/pepsi/modules/pepsi-stage-bounce.so /usr/lib/pepsi/modules/pepsi-stage-pipe.so
 /usr/share/pepsi/db/pepsi-0001.sql /usr/share/pepsi/db/procedures.sql /usr/share/pepsi/db/README.md
 /usr/share/doc/pepsi/copyright /usr/share/doc/pepsi/changelog.gz /usr/share/doc/pepsi/changelog.Debian.gz
 /usr/share/doc/pepsi/README.Debian /usr/share/doc/pepsi/installing.md /usr/share/doc/pepsi/examples/pepsi.conf
 /usr/share/man/man5/pepsi.conf.5.gz /usr/share/man/man8/pepsid.8.gz /usr/share/man/man7/pepsi.state.7.gz
+/usr/share/man/man7/pepsi-stage-srs.7.gz /usr/share/doc/pepsi/forwarding.md /usr/share/doc/pepsi/examples/forwarding.conf
 """.split()
 DEV = """
 /usr/include/pepsi/stage.h /usr/include/pepsi-proto/base/str.h /usr/include/pepsi-proto/proto/smtp/address.h
