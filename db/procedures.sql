@@ -868,7 +868,8 @@ BEGIN
     UPDATE pepsi.workqueue SET stage = p_stage,
         status = CASE WHEN pepsi.is_held(status, state) THEN status ELSE 'pending' END,
         timeout = CASE WHEN pepsi.is_held(status, state) THEN timeout END,
-        state = state - ARRAY['failed_at', 'failed_stage', 'dispatch_error']
+        state = (state - ARRAY['failed_at', 'failed_stage', 'dispatch_error'])
+            || jsonb_build_object('moved', jsonb_build_object('from', stage, 'to', p_stage, 'at', extract(epoch FROM now())::bigint))
     WHERE id = ANY (p_ids) AND pepsi.workqueue_may('set-stage', status, state);
     GET DIAGNOSTICS n = ROW_COUNT;
     IF n > 0 THEN
@@ -1668,7 +1669,7 @@ BEGIN
             ORDER BY w.id LIMIT p_limit FOR UPDATE SKIP LOCKED),
         up AS (
             UPDATE pepsi.workqueue w SET stage = p_stage, status = 'pending', timeout = NULL,
-                state = (w.state - ARRAY['failed_at', 'dispatch_error', 'last_error', 'attempts', 'delay_sent'])
+                state = (w.state - ARRAY['failed_at', 'dispatch_error', 'last_error', 'attempts', 'delay_sent', 'last_reply', 'moved'])
                     || jsonb_build_object('failed_stage', d.stage)
                     || CASE WHEN d.error IS NULL THEN '{}' ELSE jsonb_build_object('last_error', d.error) END
             FROM due d WHERE w.id = d.id AND d.action = 'moved'),
@@ -1870,7 +1871,7 @@ BEGIN
         RETURN;
     END IF;
     UPDATE pepsi.workqueue w SET status = 'pending', timeout = NULL, stage = CASE WHEN r.stage IS NULL THEN w.stage ELSE r.to_stage END,
-        state = CASE WHEN r.stage IS NULL THEN w.state ELSE (w.state - ARRAY['attempts', 'last_error', 'delay_sent', 'dispatch_error'])
+        state = CASE WHEN r.stage IS NULL THEN w.state ELSE (w.state - ARRAY['attempts', 'last_error', 'last_reply', 'dispatch_error'])
             || jsonb_build_object('rerouted', jsonb_build_object('rule', r.id, 'from', w.stage)) END
     WHERE w.id = ANY (ids) AND pepsi.workqueue_may('hold', w.status, w.state);
     GET DIAGNOSTICS changed = ROW_COUNT;

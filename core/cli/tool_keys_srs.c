@@ -1,4 +1,4 @@
-/* pepsi keys srs: the two keys that pepsi-stage-srs makes and checks return addresses with (proto/srs/ring.h). Needs no running pepsid; the stage looks at
+/* pepsi keys srs: the two keys that pepsi-stage-srs and pepsi-stage-verp make and check return addresses with (proto/srs/ring.h). Needs no running pepsid; the stage looks at
  * the file whenever it needs a key. No key is ever printed. */
 #include "key_dir.h"
 #include "proto/srs/ring.h"
@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PROGRAM "pepsi-stage-srs"
+#define PROGRAM "pepsi-stage-srs or pepsi-stage-verp"
 enum { AGE_DEFAULT = 21 * 86400, TWO_DAYS = 2 * 86400 };
 
 struct keyring {

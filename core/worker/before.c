@@ -69,6 +69,17 @@ static int32_t b_complete_success(struct pepsi_msg *m, const uint32_t *indices, 
 	return pass_misuse(m, "complete_success() before acceptance: nothing may be delivered before its sender was told 250");
 }
 
+/* Nobody is told of a message that is not accepted yet; what becomes of its recipients is told as if they had been given so. */
+static int32_t b_tell_success(struct pepsi_msg *m, const uint32_t *indices, size_t n, uint32_t what, uint8_t *ret_told)
+{
+	(void)m;
+	(void)indices;
+	(void)what;
+	if (ret_told)
+		memset(ret_told, 0, n);
+	return PEPSI_OK;
+}
+
 static int32_t b_split_off_recipients(struct pepsi_msg *m, const uint32_t *indices, size_t n, const char *stage)
 {
 	(void)indices;
@@ -116,6 +127,7 @@ const struct pepsi_host *before_host(void)
 	h.pause_with = b_pause_with;
 	h.finish_with = b_finish_with;
 	h.complete_success = b_complete_success;
+	h.tell_success = b_tell_success;
 	h.split_off_recipients = b_split_off_recipients;
 	h.split_to_one_per_row = b_split_to_one_per_row;
 	h.fan_out = b_fan_out;
