@@ -3,6 +3,7 @@
 #include "before.h"
 
 #include "base/clock.h"
+#include "measure.h"
 #include "net/parcel.h"
 #include "state.h"
 
@@ -328,12 +329,28 @@ static void job_reset(struct job *j)
 	j->record = (struct buf){ .p = j->record.p, .cap = j->record.cap, .max = WIRE_BEFORE_MAX };
 }
 
+static bool send_lines(void *arg, struct str lines)
+{
+	const int *channel = arg;
+	struct buf b = BUF_INIT(lines.n + sizeof WIRE_BEFORE_METRICS);
+	buf_addz(&b, WIRE_BEFORE_METRICS);
+	bool sent = !buf_adds(&b, lines) && net_parcel_send(*channel, buf_str(&b), -1) == 1;
+	buf_free(&b);
+	return sent;
+}
+
+void before_tell(int channel, bool now)
+{
+	measure_tell_by(send_lines, &channel, now);
+}
+
 /* 1: a job has come. 0: stop, or the end. -1: broken. */
 static int next_job(const struct before *b, struct job *j)
 {
 	while (!*b->stop) {
 		struct pollfd p[2] = { { .fd = b->channel, .events = POLLIN }, { .fd = b->stop_fd, .events = POLLIN } };
-		if (poll(p, 2, -1) < 0 && errno != EINTR)
+		before_tell(b->channel, false);
+		if (poll(p, 2, measure_due_ms()) < 0 && errno != EINTR)
 			return -1;
 		if (!p[0].revents)
 			continue;
