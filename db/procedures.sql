@@ -2253,6 +2253,9 @@ CREATE FUNCTION pepsi.srs_take(p_targets text[], p_each bigint, p_all bigint, p_
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE this timestamptz := date_trunc('hour', now());
 BEGIN
+    IF p_count THEN -- who counts waits for this row, so that no two find room for one; what follows sees what the one before wrote
+        INSERT INTO pepsi.srs_use AS u (target, hour, n) VALUES ('', this, 0) ON CONFLICT (target) DO UPDATE SET n = u.n;
+    END IF;
     IF EXISTS (SELECT FROM pepsi.srs_use u JOIN unnest(p_targets) t ON t = u.target WHERE u.hour = this AND u.n >= p_each) OR
        EXISTS (SELECT FROM pepsi.srs_use u WHERE u.target = '' AND u.hour = this AND u.n + cardinality(p_targets) > p_all) OR cardinality(p_targets) > p_all THEN
         RETURN greatest(1, ceil(extract(epoch FROM this + interval '1 hour' - now())))::integer;

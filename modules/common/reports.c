@@ -18,7 +18,7 @@ int reports_open(struct reports *r, const struct pepsi_host *host, const struct 
 	r->most = host->conf_int(conf, "MAX_REPORTS");
 	r->mute_days = (host->conf_int(conf, "MUTE") + 86399) / 86400;
 	r->host = host;
-	r->seen = count_new(host, conf, PEPSI_METRIC_COUNTER, "report_mail", "result", "stored duplicate full refused foreign notice single other away",
+	r->seen = count_new(host, conf, PEPSI_METRIC_COUNTER, "reports", "result", "stored duplicate full refused foreign notice single other away",
 	    "Messages: kept, known, too many, unreadable, foreign, one of ours back, of one failure, no report, later.");
 	return r->domains ? 0 : -1;
 }

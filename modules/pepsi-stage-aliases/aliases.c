@@ -1,6 +1,7 @@
 /* pepsi-stage-aliases: replaces recipients by what they stand for, by a text file or the table pepsi.alias_map. The sender
  * stays; an address nobody knows stays; a recipient's DSN wishes go along to what it became (RFC 3461 §5.2.7). */
 #include "aliases.h"
+#include "forwarded.h"
 #include "count.h"
 #include "say.h"
 
@@ -222,16 +223,6 @@ static void add_dsn(struct json_object *o, struct json_object *state, const stru
 	json_object_put(none);
 }
 
-static bool listed(struct json_object *list, struct str address)
-{
-	for (size_t i = 0; json_object_is_type(list, json_type_array) && i < json_object_array_length(list); i++) {
-		struct json_object *one = json_object_array_get_idx(list, i);
-		if (json_object_is_type(one, json_type_string) && str_ieq(str_n(json_object_get_string(one), (size_t)json_object_get_string_len(one)), address))
-			return true;
-	}
-	return false;
-}
-
 /* forwarded: who outside gets it now that it was not sent to, with what earlier such stages found. pepsi-stage-srs asks. */
 static void add_forwarded(struct json_object *o, struct json_object *state, const char *local, const struct str *rcpts, const struct alias_expansion *e)
 {
@@ -239,7 +230,7 @@ static void add_forwarded(struct json_object *o, struct json_object *state, cons
 	json_object_object_get_ex(state, "forwarded", &old);
 	for (size_t i = 0; i < e->n; i++) {
 		struct str now = e->r[i].address, was = rcpts[e->r[i].origin];
-		if ((!str_ieq(now, was) || listed(old, was)) && !alias_local(local, str_behind(now, '@')))
+		if ((!str_ieq(now, was) || forwarded_has(old, was)) && !alias_local(local, str_behind(now, '@')))
 			json_object_array_add(list, json_object_new_string_len(now.p, (int)now.n));
 	}
 	if (json_object_array_length(list) || old)

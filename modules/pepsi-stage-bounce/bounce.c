@@ -129,8 +129,8 @@ static int32_t start(const struct pepsi_host *host, const struct pepsi_conf *con
 		return PEPSI_RETRY;
 	if (PEPSI_HAS(host, metric)) {
 		static const char *const kinds[] = { "failed", "delayed", "success" }, *const whys[] = { "muted", "null_sender", "failed" };
-		b->reports = host->metric(conf, PEPSI_METRIC_COUNTER, "reports", "kind", "Reports written to senders.");
-		b->none = host->metric(conf, PEPSI_METRIC_COUNTER, "no_reports", "why", "Messages that came and were not reported.");
+		b->reports = host->metric(conf, PEPSI_METRIC_COUNTER, "notifications", "kind", "Reports written to senders.");
+		b->none = host->metric(conf, PEPSI_METRIC_COUNTER, "no_notifications", "why", "Messages that came and were not reported.");
 		for (int i = 0; i < 3; i++) {
 			host->measure(b->reports, kinds[i], 0);
 			host->measure(b->none, whys[i], 0);

@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { SIGNED_MAX = 64 * 1024, PARENTS_MAX = 10 };
+enum { SIGNED_MAX = 64 * 1024 };
 
 struct stage {
 	struct keydir *keys;
@@ -180,16 +180,10 @@ static void add_jobs(struct pass *p, const struct keydir_domain *d)
 /* The keys of one author: of the domain itself, or of one above it. */
 static int32_t keys_of(struct pass *p, const char *author)
 {
-	const char *domain = author;
 	struct buf faults = BUF_INIT(4000);
 	const struct keydir_domain *d = NULL;
-	enum keydir_found found = KEYDIR_NONE;
+	enum keydir_found found = keydir_nearest(p->s->keys, author, p->s->subdomains, p->host->now_us(), &d, &faults);
 	int32_t rc = PEPSI_OK;
-	for (unsigned up = 0; domain && up < PARENTS_MAX; up++) {
-		found = keydir_get(p->s->keys, domain, p->host->now_us(), &d, &faults);
-		domain = found == KEYDIR_NONE && p->s->subdomains ? strchr(domain, '.') : NULL;
-		domain = domain && strchr(domain + 1, '.') ? domain + 1 : NULL; /* nobody signs for a top level */
-	}
 	if (found == KEYDIR_BAD)
 		rc = later(p, author, buf_z(&faults));
 	else if (found == KEYDIR_OK && faults.n)

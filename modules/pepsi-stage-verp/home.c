@@ -98,9 +98,9 @@ static struct str proven(const struct pass *p, const struct place *at, const str
 	for (size_t i = 0; i < p->n; i++) {
 		if (!at[i].home)
 			continue;
-		if (r->address.n && verp_fits(&p->w->srs, &at[i].v, str_from(at[i].home), r->address))
+		if (r->address.n && verp_fits(&p->w->srs, &at[i].v, r->address))
 			return r->address;
-		if (r->original.n && verp_fits(&p->w->srs, &at[i].v, str_from(at[i].home), r->original))
+		if (r->original.n && verp_fits(&p->w->srs, &at[i].v, r->original))
 			return r->original;
 	}
 	return STR_NULL;

@@ -32,16 +32,14 @@ static int derive(const struct srs *s, const char *purpose, struct srs *d, unsig
 
 static void put_lower(struct buf *b, struct str s)
 {
-	buf_addf(b, "%zu:", s.n);
 	for (size_t i = 0; i < s.n; i++)
 		buf_addc(b, s.p[i] >= 'A' && s.p[i] <= 'Z' ? (char)(s.p[i] + 32) : s.p[i]);
 }
 
-static int bind(struct str key, struct str home, struct str recipient, char ret[VERP_BIND + 1])
+static int bind(struct str key, struct str recipient, char ret[VERP_BIND + 1])
 {
 	unsigned char m[MAC];
 	struct buf b = BUF_INIT(4 * ADDRESS_MAX);
-	put_lower(&b, home);
 	put_lower(&b, recipient);
 	int r = b.failed || mac(key, buf_str(&b), m) ? -1 : 0;
 	for (unsigned i = 0; !r && i < VERP_BIND; i++) { /* five bits each */
@@ -67,7 +65,7 @@ int verp_make(const struct srs *s, struct str sender, struct str recipient, int6
 	struct srs d, k;
 	struct buf inner = BUF_INIT(ADDRESS_MAX);
 	char b[VERP_BIND + 1];
-	size_t at = sender.n;
+	size_t at = sender.n, before = out->n;
 	while (at && sender.p[at - 1] != '@')
 		at--;
 	int r = SRS_BAD_ADDRESS;
@@ -75,12 +73,16 @@ int verp_make(const struct srs *s, struct str sender, struct str recipient, int6
 		return r;
 	if (!s->keys[0].n)
 		return SRS_KEY;
-	if (derive(s, "verp return", &d, room) || derive(s, "verp recipient", &k, bound) || bind(k.keys[0], sender, recipient, b)) {
+	if (derive(s, "verp return", &d, room) || derive(s, "verp recipient", &k, bound) || bind(k.keys[0], recipient, b)) {
 		r = SRS_MEMORY;
 	} else {
 		buf_addf(&inner, "%s-", b);
 		buf_adds(&inner, sender);
 		r = inner.failed ? SRS_BAD_ADDRESS : srs_forward(&d, buf_str(&inner), now, out);
+		if (r == SRS_UNCHANGED) { /* a sender of that very domain: nobody lives there */
+			out->n = before;
+			r = SRS_BAD_ADDRESS;
+		}
 	}
 	OPENSSL_cleanse(room, sizeof room);
 	OPENSSL_cleanse(bound, sizeof bound);
@@ -109,7 +111,7 @@ int verp_read(const struct srs *s, struct str address, int64_t now, struct buf *
 	return r;
 }
 
-bool verp_fits(const struct srs *s, const struct verp *v, struct str home, struct str recipient)
+bool verp_fits(const struct srs *s, const struct verp *v, struct str recipient)
 {
 	unsigned char bound[2][MAC];
 	struct srs k;
@@ -117,7 +119,7 @@ bool verp_fits(const struct srs *s, const struct verp *v, struct str home, struc
 	bool fits = false;
 	if (!derive(s, "verp recipient", &k, bound))
 		for (int i = 0; i < 2; i++)
-			if (k.keys[i].n && !bind(k.keys[i], home, recipient, b))
+			if (k.keys[i].n && !bind(k.keys[i], recipient, b))
 				fits |= CRYPTO_memcmp(b, v->bind, VERP_BIND) == 0;
 	OPENSSL_cleanse(bound, sizeof bound);
 	return fits;

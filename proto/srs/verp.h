@@ -2,7 +2,7 @@
  *
  *     ann@ours for bob@far   ->  SRS0=tag=day=ours=xxxxxxxx-ann@domain
  *
- * an SRS address (srs.h) of a domain kept for that. xxxxxxxx are 40 bits of an HMAC of sender and recipient, the tag covers them with all the rest. So
+ * an SRS address (srs.h) of a domain kept for that. xxxxxxxx are 40 bits of an HMAC of the recipient, the tag covers them with author and day. So
  * whoever shows the address was sent the mail, or had it from one who was, within max_age days; and it speaks of that one recipient only: who got mail
  * himself learns nothing that would fit another. Keys are made of those of the ring for this purpose alone: no address of SRS is one of these, and the
  * other way round, whoever shares the ring.
@@ -24,7 +24,7 @@ struct verp {
 int verp_make(const struct srs *s, struct str sender, struct str recipient, int64_t now, struct buf *out);
 /* The address of a bounce: SRS_OK: the sender it belongs to appended to out, and what it says of the recipient; else as srs_reverse(). */
 int verp_read(const struct srs *s, struct str address, int64_t now, struct buf *out, struct verp *ret);
-/* Was the mail that the address was made for sent to this recipient? home: what verp_read() gave. */
-bool verp_fits(const struct srs *s, const struct verp *v, struct str home, struct str recipient);
+/* Was the mail that the address was made for sent to this recipient? Letter case does not count. v: as verp_read() gave it. */
+bool verp_fits(const struct srs *s, const struct verp *v, struct str recipient);
 
 #endif

@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 
 import pepsi
 
@@ -170,8 +169,19 @@ def several(t):
     pepsi.check("The mailbox is full" in text and "does not exist there" in text and "never@" not in text, text)
     pepsi.check(back.get_content_type() == "text/rfc822-headers", "RET=HDRS: %s" % back["Content-Type"])
     d.wait_empty(10)
+    # the smart host offers DSN, so "fine" is its to report
     pepsi.check(len(d.maildir("ann@home.test")) == 1, "more reports than one")
+    d.accept("ann@home.test", "never@far.test", pepsi.message("m", sender="ann@home.test"), rcpt_params="NOTIFY=NEVER")
+    d.accept("", "gone1@far.test", pepsi.message("n"))
+    wanted = ['pepsi_module_notifications_total{stage="bounce",kind="failed"} 1', 'pepsi_module_no_notifications_total{stage="bounce",why="muted"} 1',
+              'pepsi_module_no_notifications_total{stage="bounce",why="null_sender"} 1']
+    pepsi.wait_for("the counters", lambda: all(w in text_of(d.http_get("/metrics")) for w in wanted), 20, 0.5)
     d.stop()
+
+
+def text_of(answer):
+    body = answer[1]
+    return body if isinstance(body, str) else body.decode()
 
 
 def mail_program(t):
@@ -218,10 +228,10 @@ def exactly_once(t):
                     except ProcessLookupError:
                         pass
         s.close()
+        tree = pepsi.proc_tree(d.process.pid)
         d.process.send_signal(signal.SIGKILL)  # the spawner; all others go with it
         d.process.wait()
-        pepsi.wait_for("the database's processes gone", lambda: not d.postgres_pids(), 20)
-        time.sleep(0.2)
+        pepsi.wait_for("its children gone", lambda: not [p for p in tree if pepsi.alive(p)], 20)
         d.start()
     d.wait_empty(60)
     for i in range(n):

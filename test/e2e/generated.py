@@ -117,6 +117,7 @@ def all_of_them(t):
         for data in w.found(kind):
             seen.setdefault(kind, set()).add(w.judged(kind, data))
     pepsi.check(seen["dmarc"] == seen["dmarc-failure"] == {"dmarc@example.test"} and seen["tls"] == {"tls@example.test"}, "%s" % seen)
+    pepsi.check(seen["failure"] == seen["delay"] == seen["success"] == {"MAILER-DAEMON@example.test"}, "%s" % seen)
     for m in list(w.far.messages):  # and nothing else left
         pepsi.check(any(look(m.data) for look in PARTS.values()), "what is this? %r" % m.data[:2000])
     with open(d.log) as f:
