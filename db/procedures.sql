@@ -703,7 +703,9 @@ END $$;
 -- Among its own rows a sender's come by priority (MT-PRIORITY, RFC 6710), then by age: whoever asks for haste takes it from his own
 -- other mail and from nobody else's, and none of that starves, for the FIFO share does not look at priorities.
 -- Where p_domain[s] is 1, the domain of the first recipient comes along, for stages that bring messages to one place together.
--- The planner settings keep to the indexes whatever the statistics say of a queue that was empty a moment ago.
+-- The planner settings keep to the indexes whatever the statistics say of a queue that was empty a moment ago. For the same reason the rows are
+-- updated by a list of ids, and their status is compared as text: with a join, or with a comparison that implies the predicate of a partial
+-- index, all that is pending may be read for each row of the list, when there was nothing pending at the last ANALYZE.
 CREATE FUNCTION pepsi.workqueue_claim(p_stage text[], p_limit integer[], p_fifo integer[], p_floor bigint[], p_cost bigint[],
     p_book_stage integer[], p_book_key text[], p_book_time bigint[], p_domain integer[] DEFAULT NULL)
 RETURNS TABLE (id bigint, stage integer, sender_key text, domain text)
@@ -743,7 +745,7 @@ BEGIN
             (SELECT f.id FROM fair f WHERE f.id NOT IN (SELECT a.id FROM aged a) ORDER BY f.due, f.id
              LIMIT p_limit[s] - (SELECT count(*) FROM aged))
         )
-        UPDATE pepsi.workqueue w SET status = 'running' FROM pick WHERE w.id = pick.id AND w.status = 'pending'
+        UPDATE pepsi.workqueue w SET status = 'running' WHERE w.id = ANY (ARRAY(SELECT p.id FROM pick p)) AND w.status::text = 'pending'
         RETURNING w.id, s, w.sender_key, CASE WHEN p_domain[s] = 1 THEN substring(w.rcpt_to[1] from '[^@]*$') END;
     END LOOP;
 END $$;
@@ -1757,7 +1759,8 @@ BEGIN
         FROM (SELECT p.id, p.stage, p.state, p.received_at, p.timeout FROM pepsi.workqueue p WHERE p.status = 'paused' AND p.timeout > now() + interval '1 minute'
               AND NOT pepsi.is_held(p.status, p.state) ORDER BY p.timeout DESC LIMIT p_limit) f
         LEFT JOIN unnest(p_stage, p_life_s) c(name, life) ON lower(c.name) = lower(f.stage)) x
-    WHERE w.id = x.id AND w.status = 'paused' AND x.timeout > greatest(now(), x.ends) + interval '1 minute';
+    WHERE w.id = x.id AND w.status::text = 'paused' -- as text: see workqueue_claim
+      AND x.timeout > greatest(now(), x.ends) + interval '1 minute';
 END $$;
 
 -- ---------------------------------------------------------------------------------------------- held mail, rules

@@ -32,10 +32,11 @@ const struct stmt stmts[STMT_N] = {
 	[STMT_LOCK_DISPATCHER] = { "lock_dispatcher", "SELECT pg_try_advisory_lock('pepsi.workqueue'::regclass::oid::bigint)" },
 	[STMT_CLAIM] = { "claim", "SELECT id, stage, sender_key, domain FROM pepsi.workqueue_claim($1::text[], $2::integer[], $3::integer[],"
 	    " $4::bigint[], $5::bigint[], $6::integer[], $7::text[], $8::bigint[], $9::integer[])" },
+	/* A list of ids, and the status as text: see workqueue_claim in db/procedures.sql. */
 	[STMT_DUE] = { "due", "WITH pick AS MATERIALIZED (SELECT id FROM pepsi.workqueue WHERE status = 'paused' AND timeout <= now()"
 	    " ORDER BY timeout LIMIT 5000), up AS (UPDATE pepsi.workqueue w SET status = 'pending', timeout = NULL,"
-	    " state = CASE WHEN w.state ? 'held' THEN pepsi.held_over(w.state) ELSE w.state END FROM pick"
-	    " WHERE w.id = pick.id AND w.status = 'paused' RETURNING 1)"
+	    " state = CASE WHEN w.state ? 'held' THEN pepsi.held_over(w.state) ELSE w.state END"
+	    " WHERE w.id = ANY (ARRAY(SELECT p.id FROM pick p)) AND w.status::text = 'paused' RETURNING 1)"
 	    " SELECT (SELECT count(*) FROM up)::integer, CASE WHEN (SELECT count(*) FROM pick) = 5000 THEN 1 ELSE"
 	    " coalesce((SELECT ceil(extract(epoch FROM timeout - now()) * 1000000)::bigint FROM pepsi.workqueue"
 	    " WHERE status = 'paused' AND timeout > now() AND timeout < 'infinity' ORDER BY timeout LIMIT 1), 0) END::bigint, clock_timestamp()" },
