@@ -751,18 +751,17 @@ BEGIN
 END $$;
 
 -- A worker died with this row, or overran with it: the p_limit-th time of its kind ends it (failed, timeout), before that it is
--- pending again. Returns whether it ended; NULL when it was not running any more.
-CREATE FUNCTION pepsi.workqueue_blame(p_id bigint, p_overrun boolean, p_limit integer, p_report jsonb) RETURNS boolean
+-- pending again. Returns whether it ended; NULL when it was not running at that stage any more: whoever runs it elsewhere is not to blame.
+CREATE FUNCTION pepsi.workqueue_blame(p_id bigint, p_stage text, p_overrun boolean, p_limit integer, p_report jsonb) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
     book jsonb;
-    st text;
     crashes integer;
     overruns integer;
     ended boolean;
 BEGIN
-    SELECT coalesce(state -> 'dispatch_error', '{}'), stage INTO book, st
-    FROM pepsi.workqueue WHERE id = p_id AND status = 'running' FOR UPDATE;
+    SELECT coalesce(state -> 'dispatch_error', '{}') INTO book
+    FROM pepsi.workqueue WHERE id = p_id AND status = 'running' AND stage = p_stage FOR UPDATE;
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
@@ -778,7 +777,7 @@ BEGIN
         status = CASE WHEN NOT ended THEN 'pending' WHEN p_overrun THEN 'timeout' ELSE 'failed' END::pepsi.workqueue_status,
         state = CASE WHEN ended THEN state - 'last_error' ELSE state END -- why it ended is the report, not an older attempt
             || jsonb_build_object('dispatch_error', jsonb_build_object(
-            'kind', CASE WHEN p_overrun THEN 'overrun' ELSE 'crash' END, 'stage', st, 'crashes', crashes,
+            'kind', CASE WHEN p_overrun THEN 'overrun' ELSE 'crash' END, 'stage', p_stage, 'crashes', crashes,
             'overruns', overruns, 'at', to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
             'report', p_report))
     WHERE id = p_id;

@@ -5,8 +5,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
-#include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -19,69 +17,11 @@ enum { DOMAINS_MAX = 100000, TWO_DAYS = 2 * 86400, ALARMS_MAX = 64 * 1024 };
 #define RING_FILE "keys"
 #define ALARMS_FILE ".alarms" /* no domain begins with a dot */
 
-/* The section of the stage; NULL after a message. */
-static const char *find_stage(const struct cli *c, const struct config *conf)
-{
-	const char *want = c->args.value[CLI_STAGE], *found = NULL;
-	for (size_t i = 0; config_section(conf, i); i++) {
-		const char *s = config_section(conf, i), *program = strncmp(s, "stage-", 6) ? NULL : config_str(conf, s, "PROGRAM");
-		if (!program || strcmp(program, PROGRAM) || (want && !str_ieq(str_from(want), str_from(s + 6))))
-			continue;
-		if (found && strcmp(config_get(conf, found, "KEY_DIR") ? config_get(conf, found, "KEY_DIR")->value : "",
-		    config_get(conf, s, "KEY_DIR") ? config_get(conf, s, "KEY_DIR")->value : "")) {
-			cli_fail("several stages sign, with several folders of keys: say which one with --stage");
-			return NULL;
-		}
-		found = s;
-	}
-	if (!found)
-		cli_fail(want ? "no [stage-%s] runs " PROGRAM : "no stage runs " PROGRAM ": there is no KEY_DIR to work on", want);
-	return found;
-}
-
-/* Root becomes who owns the keys; whatever that account puts in the way, root does not fall over it. */
-static int become(uid_t uid, gid_t gid)
-{
-	if (geteuid() != 0 || uid == 0)
-		return 0;
-	if (setgroups(1, &gid) || setresgid(gid, gid, gid) || setresuid(uid, uid, uid))
-		return cli_fail("cannot become the account that owns the keys: %s", strerror(errno));
-	return 0;
-}
-
-static int make(const struct config *conf, const char *path)
-{
-	const char *names[] = { config_str(conf, "pepsi", "USER"), "nobody" };
-	struct passwd *pw = NULL;
-	for (size_t i = 0; geteuid() == 0 && i < 2 && !pw; i++)
-		pw = names[i] ? getpwnam(names[i]) : NULL;
-	if (mkdir(path, 0700))
-		return errno == EEXIST ? 0 : cli_fail("cannot make %s: %s", path, strerror(errno));
-	if (pw && lchown(path, pw->pw_uid, pw->pw_gid))
-		return cli_fail("cannot give %s to %s: %s", path, pw->pw_name, strerror(errno));
-	return 0;
-}
-
 int dkim_dir_open(struct cli *c, const struct config *conf, bool create, struct dkim_dir *ret)
 {
-	const char *s = find_stage(c, conf);
-	const struct config_value *v = s ? config_get(conf, s, "KEY_DIR") : NULL;
-	struct buf why = BUF_INIT(500);
-	struct stat st;
-	int rc = 0;
-	*ret = (struct dkim_dir){ .fd = -1 };
-	if (!s)
-		return CLI_FAILED;
-	ret->path = v ? config_expand(conf, v->value, &why) : NULL;
-	if (!ret->path)
-		rc = cli_fail("[%s] KEY_DIR: %s", s, why.n ? buf_z(&why) : "not set");
-	buf_free(&why);
-	if (!rc && create)
-		rc = make(conf, ret->path);
-	if (!rc && ((ret->fd = open(ret->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0 || fstat(ret->fd, &st)))
-		rc = cli_fail("%s: %s%s", ret->path, strerror(errno), errno == ENOENT ? " (pepsi-keys dkim add makes it)" : "");
-	if (!rc)
-		rc = become(st.st_uid, st.st_gid);
+	struct key_dir d;
+	int rc = key_dir_open(c, conf, PROGRAM, create, "pepsi-keys dkim add", &d);
+	*ret = (struct dkim_dir){ .fd = d.fd, .path = d.path };
 	for (size_t i = 0; !rc && config_section(conf, i); i++)
 		if (!strncmp(config_section(conf, i), "stage-", 6) && config_int(conf, config_section(conf, i), "MAX_LIFETIME") > ret->retire_s)
 			ret->retire_s = config_int(conf, config_section(conf, i), "MAX_LIFETIME");
@@ -95,20 +35,6 @@ void dkim_dir_close(struct dkim_dir *d)
 		close(d->fd);
 	free(d->path);
 	*d = (struct dkim_dir){ .fd = -1 };
-}
-
-static int read_all(int at, const char *name, size_t most, struct buf *out)
-{
-	int fd = openat(at, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-	ssize_t n = -1;
-	char *room = fd < 0 ? NULL : buf_room(out, most + 1); /* all at once: what grows leaves copies behind */
-	while (room && (n = read(fd, out->p + out->n, most + 1 - out->n)) > 0)
-		out->n += (size_t)n;
-	int err = n ? errno : out->n > most ? EFBIG : 0;
-	if (fd >= 0)
-		close(fd);
-	errno = err;
-	return err ? -1 : 0;
 }
 
 /* Keys that were put there by hand, without a `keys`: they sign, all of them (that is what the stage does). */
@@ -127,7 +53,7 @@ static int adopt(struct dkim_domain *d)
 		char kind[16] = "unknown";
 		if (!str_iends(s, STR(".pem")) || (s.n -= 4, !dkim_selector_ok(s)))
 			continue;
-		if (!read_all(d->fd, f->d_name, DKIM_PEM_MAX, &pem) && !dkim_private_read(buf_str(&pem), &k, &why))
+		if (!key_dir_read(d->fd, f->d_name, DKIM_PEM_MAX, &pem) && !dkim_private_read(buf_str(&pem), &k, &why))
 			dkim_private_kind(k, kind);
 		dkim_private_free(k);
 		buf_free_secret(&pem);
@@ -147,7 +73,7 @@ int dkim_domain_open(const struct cli *c, const struct dkim_dir *dir, const char
 	unsigned line;
 	int rc = 0;
 	*ret = (struct dkim_domain){ .fd = -1 };
-	if (smtp_domain_to_ascii(str_from(text), &ascii) || smtp_domain_check(buf_str(&ascii), false) || ascii.n > 253) {
+	if (smtp_domain_to_ascii(str_from(text), &ascii) || ascii.n > 253) {
 		buf_free(&ascii);
 		return cli_usage(c, "\"%s\" is no domain", text);
 	}
@@ -160,7 +86,7 @@ int dkim_domain_open(const struct cli *c, const struct dkim_dir *dir, const char
 		return errno == ENOENT ? cli_fail("there are no keys of %s", ret->name) : cli_fail("%s/%s: %s", dir->path, ret->name, strerror(errno));
 	if (flock(ret->fd, LOCK_EX | LOCK_NB))
 		rc = cli_fail("another pepsi-keys is at work on %s", ret->name);
-	else if (read_all(ret->fd, RING_FILE, DKIM_RING_TEXT_MAX, &ring))
+	else if (key_dir_read(ret->fd, RING_FILE, DKIM_RING_TEXT_MAX, &ring))
 		rc = errno == ENOENT ? adopt(ret) : cli_fail("%s/%s/" RING_FILE ": %s", dir->path, ret->name, strerror(errno));
 	else if (dkim_ring_parse(buf_str(&ring), &ret->ring, &why, &line))
 		rc = cli_fail("%s/%s/" RING_FILE ":%u: %s", dir->path, ret->name, line, why);
@@ -214,27 +140,9 @@ int dkim_dir_domains(const struct dkim_dir *d, char ***ret, size_t *ret_n)
 	return 0;
 }
 
-/* Whole or not at all, and still there after a power cut. */
 static int put(struct dkim_domain *d, const char *name, struct str text, mode_t mode)
 {
-	char temporary[] = ".new";
-	unlinkat(d->fd, temporary, 0); /* of one that was cut off; we hold the lock */
-	int fd = openat(d->fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
-	bool ok = fd >= 0 && fchmod(fd, mode) == 0;
-	for (size_t at = 0; ok && at < text.n;) {
-		ssize_t n = write(fd, text.p + at, text.n - at);
-		if (n < 0 && errno == EINTR)
-			continue;
-		ok = n > 0;
-		at += ok ? (size_t)n : 0;
-	}
-	ok = ok && fsync(fd) == 0 && renameat(d->fd, temporary, d->fd, name) == 0 && fsync(d->fd) == 0;
-	int err = errno;
-	if (fd >= 0)
-		close(fd);
-	if (!ok)
-		unlinkat(d->fd, temporary, 0);
-	return ok ? 0 : cli_fail("%s/%s cannot be written: %s", d->name, name, strerror(err));
+	return key_dir_put(d->fd, d->name, name, text, mode);
 }
 
 int dkim_domain_save(struct dkim_domain *d)
@@ -280,7 +188,7 @@ int dkim_domain_record(struct dkim_domain *d, const struct dkim_ring_key *key, s
 	if (key->state == DKIM_KEY_REVOKED)
 		return buf_addz(out, "v=DKIM1; p=");
 	file_of(name, key->selector);
-	if (read_all(d->fd, name, DKIM_PEM_MAX, &pem))
+	if (key_dir_read(d->fd, name, DKIM_PEM_MAX, &pem))
 		rc = cli_fail("%s/%s: %s", d->name, name, strerror(errno));
 	else if (dkim_private_read(buf_str(&pem), &k, &why))
 		rc = cli_fail("%s/%s: %s", d->name, name, why);
@@ -307,7 +215,7 @@ void dkim_alarms_read(const struct config *conf, struct buf *out, int64_t *ret_w
 		int fd = path ? open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
 		struct buf text = BUF_INIT(ALARMS_MAX + 2);
 		struct stat st;
-		if (fd >= 0 && !fstatat(fd, ALARMS_FILE, &st, AT_SYMLINK_NOFOLLOW) && !read_all(fd, ALARMS_FILE, ALARMS_MAX, &text)) {
+		if (fd >= 0 && !fstatat(fd, ALARMS_FILE, &st, AT_SYMLINK_NOFOLLOW) && !key_dir_read(fd, ALARMS_FILE, ALARMS_MAX, &text)) {
 			if (!*ret_when || st.st_mtime < *ret_when)
 				*ret_when = st.st_mtime;
 			buf_adds(out, buf_str(&text));

@@ -4,7 +4,7 @@
 #ifndef CLI_DKIM_DIR_H
 #define CLI_DKIM_DIR_H
 
-#include "cli_internal.h"
+#include "key_dir.h"
 #include "proto/dkim/private.h"
 #include "proto/dkim/ring.h"
 

@@ -42,7 +42,7 @@ static int one_failure(struct dmarc_sending *s, struct json_object *o)
 		bad = arf_write(&m, &headers[i], &body);
 	}
 	if (bad) {
-		s->failed++;
+		s->run.failed++;
 		rc = dmarc_send_end(s, &g, "nowhere", "the report cannot be written");
 	} else {
 		rc = dmarc_send_enqueue(s, &g, id, headers, buf_str(&body), "kind=failure");
@@ -61,7 +61,7 @@ int dmarc_send_failures(struct dmarc_sending *s, const struct config *conf)
 	int rc = 0;
 	json_object_object_add(args, "limit", json_object_new_int64(most < RUN_MAX ? most : RUN_MAX));
 	json_object_object_add(args, "due", json_object_new_boolean(true));
-	struct json_object *due = tool_db_ask(&s->db, STORE_DMARC_FAILURES, args);
+	struct json_object *due = tool_db_ask(&s->run.db, STORE_DMARC_FAILURES, args);
 	if (!json_object_is_type(due, json_type_array))
 		rc = -1;
 	for (size_t i = 0; !rc && i < json_object_array_length(due); i++)
@@ -72,95 +72,56 @@ int dmarc_send_failures(struct dmarc_sending *s, const struct config *conf)
 
 /* ---- shown */
 
-static void cell_time(struct cli_table *t, struct json_object *o, const char *key)
-{
-	char text[32];
-	dmarc_time(text, sizeof text, cli_json_int(o, key), true);
-	cli_table_cell(t, cli_json_int(o, key) ? str_from(text) : STR("-"));
-}
-
 void dmarc_print_failures(struct json_object *list)
 {
-	struct cli_table t = { .heads = { "ID", "DOMAIN", "AT (UTC)", "FAILED", "SOURCE", "DONE", "STATE", "TO", "WHY" }, .n = 9, .right = { [0] = true } };
-	size_t n = json_object_is_type(list, json_type_array) ? json_object_array_length(list) : 0;
-	for (size_t i = 0; i < n; i++) {
-		struct json_object *o = json_object_array_get_idx(list, i), *d = NULL, *to = NULL;
-		json_object_object_get_ex(o, "data", &d);
-		size_t n_to = dmarc_list_of(o, "destinations", &to);
-		cli_table_cellf(&t, "%lld", (long long)cli_json_int(o, "id"));
-		cli_table_cell(&t, cli_json_text(o, "domain"));
-		cell_time(&t, o, "at");
-		cli_table_cell(&t, cli_json_text(d, "failure"));
-		cli_table_cell(&t, cli_json_text(d, "ip"));
-		cli_table_cell(&t, cli_json_text(d, "result"));
-		cli_table_cell(&t, cli_json_text(o, "outcome"));
-		const char *first = n_to ? json_object_get_string(json_object_array_get_idx(to, 0)) : NULL;
-		cli_table_cell(&t, str_from(first ? first : ""));
-		cli_table_cell(&t, cli_json_text(o, "why"));
-	}
-	cli_table_print(&t, stdout);
-}
-
-static void print_domains(struct json_object *list, size_t n)
-{
-	struct cli_table t = { .heads = { "DOMAIN", "FAILED", "REPORTS", "MESSAGES", "REJECTED", "SOURCES", "FROM", "UNTIL" }, .n = 8,
-		.right = { [2] = true, [3] = true, [4] = true, [5] = true } };
-	static const char *const numbers[] = { "reports", "incidents", "rejected", "sources" };
-	for (size_t i = 0; i < n; i++) {
-		struct json_object *d = json_object_array_get_idx(list, i);
-		cli_table_cell(&t, cli_json_text(d, "domain"));
-		cli_table_cell(&t, cli_json_text(d, "failure"));
-		for (size_t k = 0; k < 4; k++)
-			cli_table_cellf(&t, "%lld", (long long)cli_json_int(d, numbers[k]));
-		cell_time(&t, d, "begin");
-		cell_time(&t, d, "end");
-	}
-	cli_table_print(&t, stdout);
-}
-
-static void print_sources(struct json_object *list, size_t n)
-{
-	struct cli_table t = { .heads = { "SOURCE", "DOMAIN", "MESSAGES", "REPORTS", "LAST" }, .n = 5, .right = { [2] = true, [3] = true } };
-	for (size_t i = 0; i < n; i++) {
-		struct json_object *s = json_object_array_get_idx(list, i);
-		cli_table_cell(&t, cli_json_text(s, "ip"));
-		cli_table_cell(&t, cli_json_text(s, "domain"));
-		cli_table_cellf(&t, "%lld", (long long)cli_json_int(s, "incidents"));
-		cli_table_cellf(&t, "%lld", (long long)cli_json_int(s, "reports"));
-		cell_time(&t, s, "latest");
-	}
-	cli_table_print(&t, stdout);
-}
-
-static void print_reports(struct json_object *list, size_t n)
-{
-	struct cli_table t = { .heads = { "RECEIVED", "DOMAIN", "FAILED", "ALIGNED", "SOURCE", "ENVELOPE", "DONE", "SENDER" }, .n = 8, .max = { [5] = 40 } };
-	for (size_t i = 0; i < n; i++) {
-		struct json_object *r = json_object_array_get_idx(list, i), *d = NULL, *v = NULL;
-		json_object_object_get_ex(r, "detail", &d);
-		cell_time(&t, r, "received");
-		cli_table_cell(&t, cli_json_text(r, "domain"));
-		cli_table_cell(&t, cli_json_text(r, "failure"));
-		cli_table_cell(&t, cli_json_text(d, "alignment"));
-		cli_table_cell(&t, cli_json_text(r, "ip"));
-		cli_table_cell(&t, cli_json_text(d, "mail_from"));
-		cli_table_cell(&t, cli_json_text(r, "result"));
-		cli_table_cell(&t, json_object_object_get_ex(r, "verified", &v) && json_object_get_boolean(v) ? cli_json_text(r, "mail_domain") : STR("not verified"));
-	}
-	cli_table_print(&t, stdout);
+	static const struct cli_column failures[] = {
+		{ "ID", COLUMN_NUMBER, .key = "id" },
+		{ "DOMAIN", COLUMN_TEXT, .key = "domain" },
+		{ "AT (UTC)", COLUMN_TIME, .key = "at" },
+		{ "FAILED", COLUMN_TEXT, .key = "failure", .in = "data" },
+		{ "SOURCE", COLUMN_TEXT, .key = "ip", .in = "data" },
+		{ "DONE", COLUMN_TEXT, .key = "result", .in = "data" },
+		{ "STATE", COLUMN_TEXT, .key = "outcome" },
+		{ "TO", COLUMN_FIRST, .key = "destinations" },
+		{ "WHY", COLUMN_TEXT, .key = "why" },
+		{ 0 },
+	};
+	cli_columns_print(failures, list);
 }
 
 void dmarc_print_failures_received(struct json_object *o)
 {
-	struct json_object *list;
-	size_t n = dmarc_list_of(o, "domains", &list);
-	print_domains(list, n);
-	if (!n)
-		return;
-	printf("\nSources, those with most failures first:\n\n");
-	n = dmarc_list_of(o, "sources", &list);
-	print_sources(list, n);
-	printf("\nReports:\n\n");
-	n = dmarc_list_of(o, "reports", &list);
-	print_reports(list, n);
+	static const struct cli_column domains[] = {
+		{ "DOMAIN", COLUMN_TEXT, .key = "domain" },
+		{ "FAILED", COLUMN_TEXT, .key = "failure" },
+		{ "REPORTS", COLUMN_NUMBER, .key = "reports" },
+		{ "MESSAGES", COLUMN_NUMBER, .key = "incidents" },
+		{ "REJECTED", COLUMN_NUMBER, .key = "rejected" },
+		{ "SOURCES", COLUMN_NUMBER, .key = "sources" },
+		{ "FROM", COLUMN_TIME, .key = "begin" },
+		{ "UNTIL", COLUMN_TIME, .key = "end" },
+		{ 0 },
+	};
+	static const struct cli_column sources[] = {
+		{ "SOURCE", COLUMN_TEXT, .key = "ip" },
+		{ "DOMAIN", COLUMN_TEXT, .key = "domain" },
+		{ "MESSAGES", COLUMN_NUMBER, .key = "incidents" },
+		{ "REPORTS", COLUMN_NUMBER, .key = "reports" },
+		{ "LAST", COLUMN_TIME, .key = "latest" },
+		{ 0 },
+	};
+	static const struct cli_column reports[] = {
+		{ "RECEIVED", COLUMN_TIME, .key = "received" },
+		{ "DOMAIN", COLUMN_TEXT, .key = "domain" },
+		{ "FAILED", COLUMN_TEXT, .key = "failure" },
+		{ "ALIGNED", COLUMN_TEXT, .key = "alignment", .in = "detail" },
+		{ "SOURCE", COLUMN_TEXT, .key = "ip" },
+		{ "ENVELOPE", COLUMN_TEXT, .key = "mail_from", .in = "detail", .max = 40 },
+		{ "DONE", COLUMN_TEXT, .key = "result" },
+		{ "SENDER", COLUMN_SENDER, .key = "mail_domain" },
+		{ 0 },
+	};
+	static const struct tool_summary parts[] = { { "domains", NULL, domains }, { "sources", "Sources, those with most failures first:", sources },
+		{ "reports", "Reports:", reports }, { 0 } };
+	tool_print_summary(o, parts);
 }

@@ -3,23 +3,15 @@
 #define CLI_DMARC_SEND_H
 
 #include "dmarc_build.h"
-#include "tool_db.h"
-#include "net/dns.h"
 #include "proto/report/rua.h"
 #include "tool_dmarc.h"
+#include "tool_report_run.h"
 
 enum { DMARC_TARGETS_MAX = DMARC_URIS_MAX * 2 };
 
 struct dmarc_sending {
-	struct cli *c;
-	struct tool_db db;
+	struct tool_run run;
 	struct dmarc_sender sender;
-	struct config_domains *exclude;
-	struct net_dns *dns;
-	struct json_object *muted; /* array of objects */
-	bool dry;
-	uint64_t sent, messages, nowhere, later, failed;
-	struct json_object *out;   /* --json: what was done with each */
 };
 
 /* What is to be sent: a period, or a message that failed, as the database has it. */

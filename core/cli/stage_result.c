@@ -11,7 +11,7 @@ enum { JSON_DEPTH = 256, NUMBERS_MAX = 10 };
 
 static const char *level_name(int32_t level)
 {
-	static const char *const names[] = { "fault", "error", "warn", "info", "debug" };
+	static const char *const names[] = { "fault", "error", "warn", "info", "debug", "metric" };
 	return names[level + 1];
 }
 
@@ -156,7 +156,10 @@ static void print_text(struct json_object **passes, const struct str *lines, siz
 	if (wrong[0])
 		printf("%-11s%s\n", "trouble", wrong);
 	for (size_t i = 0; i < r->n_notes; i++) {
-		printf("%-11s%s: ", "log", level_name(r->notes[i].level));
+		if (r->notes[i].level == TRIAL_NOTE_METRIC)
+			printf("%-11s", "metric");
+		else
+			printf("%-11s%s: ", "log", level_name(r->notes[i].level));
 		cli_text_print(stdout, str_from(r->notes[i].text));
 		putchar('\n');
 	}

@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "proto/report/mail.h"
 #include "proto/report/pack.h"
-#include "tool_dmarc.h"
 #include "tool_reports.h"
 
 enum { DAY_S = 86400, HEADERS_MAX = 16 * 1024, TEXT_MAX = 2000, ARENA_MAX = 64 << 20, REPORT_MAX = 256 << 20 };
@@ -21,8 +20,8 @@ int tlsrpt_sender_read(struct tlsrpt_sender *s, const struct config *conf, bool 
 /* A list of texts, in the arena's array. */
 static const struct str *texts(struct arena *a, struct json_object *o, const char *key, size_t *ret_n)
 {
-	struct json_object *list;
-	size_t n = dmarc_list_of(o, key, &list);
+	struct json_object *list = cli_json_list(o, key);
+	size_t n = cli_json_length(list);
 	struct str *s = arena_calloc(a, n ? n : 1, sizeof *s);
 	*ret_n = s ? n : 0;
 	for (size_t i = 0; s && i < n; i++) {
@@ -123,7 +122,7 @@ int tlsrpt_mail(const struct tlsrpt_built *b, const struct tlsrpt_sender *s, str
 		good += b->report.policy[i].successes;
 		bad += b->report.policy[i].failures;
 	}
-	dmarc_time(day, sizeof day, b->report.begin, false);
+	cli_time(day, sizeof day, b->report.begin, false);
 	buf_addf(&text, "This is a TLS report (RFC 8460) for %.*s,\r\nmade by %s.\r\n\r\n%s (UTC): %llu sessions with TLS, %llu that failed.\r\n\r\n"
 	    "The report itself is attached. It goes to the addresses that the record\r\n_smtp._tls.%.*s names.\r\n", STR_ARG(domain), s->host, day,
 	    (unsigned long long)good, (unsigned long long)bad, STR_ARG(domain));

@@ -4,22 +4,14 @@
 #include "base/log.h"
 #include "dmarc_send.h"
 #include "proto/smtp/address.h"
-#include "tool_reports.h"
-#include "worker/resolve.h"
 
 #include <stdlib.h>
 
 enum {
-	GRACE_S = 300,          /* behind a period's end: the reactor's last counts come some seconds later */
 	LOOKUP_S = 30,          /* for all look-ups of one domain */
 };
 
 /* ---- where to */
-
-static bool excluded(const struct dmarc_sending *s, struct str domain)
-{
-	return s->exclude && config_domains_has(s->exclude, domain);
-}
 
 /* Why this address gets nothing; NULL: it gets a report. size 0: not known yet. */
 static const char *refuse(const struct dmarc_sending *s, const struct rua_target *t, size_t size)
@@ -43,9 +35,9 @@ static const char *refuse(const struct dmarc_sending *s, const struct rua_target
 	case RUA_SEND:
 		break;
 	}
-	if (tool_is_muted(s->muted, t->address))
+	if (tool_is_muted(s->run.muted, t->address))
 		return "muted: a report came back";
-	if (at && excluded(s, str_from(at + 1)))
+	if (at && tool_run_excluded(&s->run, str_from(at + 1)))
 		return "in EXCLUDE";
 	if (str_ieq(str_from(t->address), str_from(s->sender.from)))
 		return "our own FROM";
@@ -58,16 +50,16 @@ static const char *refuse(const struct dmarc_sending *s, const struct rua_target
 static void note(struct dmarc_sending *s, const struct dmarc_outgoing *g, const char *what, const char *why)
 {
 	struct str domain = str_from(g->domain);
-	if (s->out) {
+	if (s->run.out) {
 		struct json_object *o = json_object_new_object();
 		json_object_object_add(o, "id", json_object_new_int64(cli_json_int(g->o, "id")));
 		if (g->failure)
 			json_object_object_add(o, "failure", json_object_new_boolean(true));
 		json_object_object_add(o, "domain", json_object_new_string_len(domain.p, (int)domain.n));
-		dmarc_add_text(o, "result", what);
-		dmarc_add_text(o, "why", why);
-		json_object_array_add(s->out, o);
-	} else if (s->dry) {
+		tool_add_text(o, "result", what);
+		tool_add_text(o, "why", why);
+		json_object_array_add(s->run.out, o);
+	} else if (s->run.dry) {
 		cli_text_print(stdout, domain);
 		printf(": %s%s%s%s\n", g->failure ? "failure report " : "", what, why ? ": " : "", why ? why : "");
 	}
@@ -81,17 +73,17 @@ int dmarc_send_end(struct dmarc_sending *s, const struct dmarc_outgoing *g, cons
 	else
 		log_info(NULL, "event=dmarc-report-%s domain=%s messages=%lld why=%s", outcome ? outcome : "later", log_qz(g->domain),
 		    (long long)cli_json_int(period, "messages"), log_qz(why));
-	s->nowhere += outcome != NULL;
-	s->later += !outcome;
+	s->run.nowhere += outcome != NULL;
+	s->run.later += !outcome;
 	note(s, g, outcome ? outcome : "later", why);
-	if (s->dry)
+	if (s->run.dry)
 		return 0;
 	struct json_object *args = json_object_new_object();
 	json_object_object_add(args, "id", json_object_new_int64(cli_json_int(period, "id")));
 	json_object_object_add(args, "failure", json_object_new_boolean(g->failure));
-	dmarc_add_text(args, "outcome", outcome);
-	dmarc_add_text(args, "why", why);
-	struct json_object *o = tool_db_ask(&s->db, STORE_DMARC_DONE, args);
+	tool_add_text(args, "outcome", outcome);
+	tool_add_text(args, "why", why);
+	struct json_object *o = tool_db_ask(&s->run.db, STORE_DMARC_DONE, args);
 	json_object_put(o);
 	return o ? 0 : -1;
 }
@@ -107,19 +99,19 @@ int dmarc_send_enqueue(struct dmarc_sending *s, const struct dmarc_outgoing *g, 
 		size_t at = strlen(list);
 		snprintf(list + at, sizeof list - at, "%s%s", i ? " " : "", g->to[i]->address);
 	}
-	if (!s->dry) {
+	if (!s->run.dry) {
 		const struct store_dmarc_report r = { .id = cli_json_int(g->o, "id"), .failure = g->failure, .report_id = report_id, .stage = s->sender.stage,
 			.mail_from = s->sender.from, .state = "{\"origin\":{\"esmtp\":true,\"smtputf8\":false,\"body\":\"7BIT\"}}", .rcpts = rcpts, .headers = heads,
 			.n = g->n, .body = body };
-		id = tool_db_enqueue(&s->db, &r);
+		id = tool_db_enqueue(&s->run.db, &r);
 		if (id <= 0)
 			return id < 0 ? -1 : 0; /* another run was faster */
 	}
-	s->sent++;
-	s->messages += g->n;
+	s->run.sent++;
+	s->run.messages += g->n;
 	log_info(NULL, "id=%lld event=dmarc-%s-sent domain=%s report=%s to=%s octets=%zu %s dry=%d", (long long)id, g->failure ? "failure" : "report", log_qz(g->domain),
-	    report_id, log_qz(list), body.n, more, s->dry);
-	note(s, g, s->dry ? "would be sent" : "sent", list);
+	    report_id, log_qz(list), body.n, more, s->run.dry);
+	note(s, g, s->run.dry ? "would be sent" : "sent", list);
 	return 0;
 }
 
@@ -154,9 +146,9 @@ int dmarc_send_targets(struct dmarc_sending *s, struct dmarc_outgoing *g)
 	g->check = (struct rua_check){ .domain = g->domain, .failures = g->failure };
 	g->n = 0;
 	g->why[0] = 0;
-	if (excluded(s, str_from(g->domain)))
+	if (tool_run_excluded(&s->run, str_from(g->domain)))
 		return dmarc_send_end(s, g, "excluded", "in EXCLUDE");
-	if (tool_db_resolve(&s->db, s->dns, LOOKUP_S, RUA_QUERIES, rua_evaluate, &g->check)) {
+	if (tool_db_resolve(&s->run.db, s->run.dns, LOOKUP_S, RUA_QUERIES, rua_evaluate, &g->check)) {
 		cli_fail("%s: the DNS cannot be asked", g->domain);
 		return -1;
 	}
@@ -182,8 +174,9 @@ bool dmarc_send_fits(const struct dmarc_sending *s, const struct rua_target *t, 
 }
 
 /* 0, or -1: the run ends. */
-static int one_report(struct dmarc_sending *s, struct json_object *period)
+static int one_report(void *arg, struct json_object *period)
 {
+	struct dmarc_sending *s = arg;
 	struct dmarc_outgoing g = { .o = period };
 	int rc = dmarc_send_targets(s, &g);
 	if (rc <= 0)
@@ -191,12 +184,12 @@ static int one_report(struct dmarc_sending *s, struct json_object *period)
 	struct json_object *args = json_object_new_object();
 	json_object_object_add(args, "id", json_object_new_int64(cli_json_int(period, "id")));
 	json_object_object_add(args, "limit", json_object_new_int64(s->sender.max_rows));
-	struct json_object *rows = tool_db_ask(&s->db, STORE_DMARC_ROWS, args);
+	struct json_object *rows = tool_db_ask(&s->run.db, STORE_DMARC_ROWS, args);
 	struct dmarc_built b;
 	if (!rows)
 		return -1;
 	if (dmarc_build(&b, &s->sender, period, rows)) {
-		s->failed++;
+		s->run.failed++;
 		rc = dmarc_send_end(s, &g, "nowhere", "the report cannot be written");
 	} else {
 		size_t fit = 0;
@@ -215,122 +208,43 @@ static int one_report(struct dmarc_sending *s, struct json_object *period)
 
 /* ---- the run */
 
-static int sweep(struct dmarc_sending *s, const struct config *conf)
+static bool on(const struct config *conf)
 {
-	struct json_object *args = json_object_new_object();
-	json_object_object_add(args, "keep", json_object_new_int64(config_int(conf, "pepsi-dmarc", "KEEP")));
-	json_object_object_add(args, "expire", json_object_new_int64(config_int(conf, "pepsi-dmarc", "EXPIRE")));
-	struct json_object *o = tool_db_ask(&s->db, STORE_DMARC_SWEEP, args);
-	if (!o)
-		return -1;
-	if (cli_json_int(o, "expired"))
-		log_warn(NULL, "event=dmarc-reports-expired n=%lld", (long long)cli_json_int(o, "expired"));
-	json_object_put(o);
-	return 0;
+	return config_int(conf, "pepsi-dmarc", "REPORTS") || config_int(conf, "pepsi-dmarc", "FAILURE_REPORTS");
 }
 
-static int prepare(struct dmarc_sending *s, const struct config *conf)
+static int prepare(void *arg, const struct config *conf)
 {
-	struct net_dns_settings dns;
-	char err[256];
-	const char *exclude = config_str(conf, "pepsi-dmarc", "EXCLUDE");
-	if (resolve_settings(conf, &dns, err, sizeof err))
-		return cli_fail("%s", err);
-	if (exclude && *exclude && !(s->exclude = config_domains_new(exclude)))
-		return cli_fail("out of memory");
-	if (tool_db_open(&s->db, conf))
-		return CLI_FAILED;
-	if (!(s->dns = net_dns_new(s->db.base, &dns)))
-		return cli_fail("out of memory");
-	return !s->dry && sweep(s, conf) ? CLI_FAILED : CLI_DONE;
+	struct dmarc_sending *s = arg;
+	return dmarc_sender_read(&s->sender, conf, !s->run.dry) ? CLI_FAILED : CLI_DONE;
 }
 
-static int send_periods(struct dmarc_sending *s, const struct config *conf)
+static struct json_object *ask(struct tool_db *db, enum tool_run_question q, struct json_object *args)
 {
-	struct json_object *args = json_object_new_object(), *due;
-	int64_t most = config_int(conf, "pepsi-dmarc", "MAX_REPORTS");
+	static const enum store_dmarc_question questions[] = { [TOOL_RUN_SWEEP] = STORE_DMARC_SWEEP, [TOOL_RUN_LIST] = STORE_DMARC_LIST,
+		[TOOL_RUN_DUE] = STORE_DMARC_DUE };
+	return tool_db_ask(db, questions[q], args);
+}
+
+static int send_reports(void *arg, const struct config *conf);
+static const struct tool_run_kind kind = { "dmarc", "pepsi-dmarc", false, on, prepare, ask, send_reports };
+
+static int send_reports(void *arg, const struct config *conf)
+{
+	struct dmarc_sending *s = arg;
+	bool only = s->run.c->args.set & CLI_BIT(CLI_FAILURES);
 	int rc = 0;
-	json_object_object_add(args, "grace", json_object_new_int(s->c->args.value[CLI_DAY] || s->dry ? 0 : GRACE_S));
-	json_object_object_add(args, "limit", json_object_new_int64(most));
-	dmarc_add_text(args, "day", s->c->args.value[CLI_DAY]);
-	due = tool_db_ask(&s->db, STORE_DMARC_DUE, args);
-	for (size_t i = 0; due && !rc && i < json_object_array_length(due); i++)
-		rc = one_report(s, json_object_array_get_idx(due, i));
-	size_t n = due ? json_object_array_length(due) : 0;
-	if (due && (int64_t)n == most)
-		log_warn(NULL, "event=dmarc-run-full reports=%zu text=\"MAX_REPORTS: others wait for the next run\"", n);
-	rc = due ? rc : -1;
-	json_object_put(due);
-	return rc;
-}
-
-static int run(struct dmarc_sending *s, const struct config *conf)
-{
-	struct json_object *args = json_object_new_object(), *all = NULL;
-	bool only = s->c->args.set & CLI_BIT(CLI_FAILURES);
-	int rc = 0;
-	json_object_object_add(args, "limit", json_object_new_int(1));
-	if (!(all = tool_db_ask(&s->db, STORE_DMARC_LIST, args)))
-		return CLI_FAILED;
-	json_object_object_get_ex(all, "muted", &s->muted);
-	if (!only && (config_int(conf, "pepsi-dmarc", "REPORTS") || s->dry))
-		rc = send_periods(s, conf);
-	if (!rc && !s->c->args.value[CLI_DAY] && (config_int(conf, "pepsi-dmarc", "FAILURE_REPORTS") || s->dry))
+	if (!only && (config_int(conf, "pepsi-dmarc", "REPORTS") || s->run.dry))
+		rc = tool_run_due(&s->run, &kind, conf, one_report, s);
+	if (!rc && !s->run.c->args.value[CLI_DAY] && (config_int(conf, "pepsi-dmarc", "FAILURE_REPORTS") || s->run.dry))
 		rc = dmarc_send_failures(s, conf);
-	json_object_put(all);
-	s->muted = NULL;
-	return rc ? CLI_FAILED : CLI_DONE;
-}
-
-static void report(const struct dmarc_sending *s)
-{
-	log_info(NULL, "event=dmarc-run sent=%llu messages=%llu nowhere=%llu later=%llu failed=%llu dry=%d", (unsigned long long)s->sent,
-	    (unsigned long long)s->messages, (unsigned long long)s->nowhere, (unsigned long long)s->later, (unsigned long long)s->failed, s->dry);
-	if (!s->out)
-		return;
-	struct json_object *o = json_object_new_object();
-	json_object_object_add(o, "sent", json_object_new_int64((int64_t)s->sent));
-	json_object_object_add(o, "messages", json_object_new_int64((int64_t)s->messages));
-	json_object_object_add(o, "nowhere", json_object_new_int64((int64_t)s->nowhere));
-	json_object_object_add(o, "later", json_object_new_int64((int64_t)s->later));
-	json_object_object_add(o, "reports", json_object_get(s->out));
-	cli_json_print(o);
-	json_object_put(o);
+	return rc;
 }
 
 int tool_dmarc_send(struct cli *c)
 {
 	struct dmarc_sending *s = calloc(1, sizeof *s);
-	struct config *conf = NULL;
-	int rc = CLI_FAILED;
-	if (!s)
-		return cli_fail("out of memory");
-	if (!dmarc_day_ok(c, CLI_DAY)) {
-		free(s);
-		return CLI_USAGE;
-	}
-	s->c = c;
-	s->dry = c->args.set & CLI_BIT(CLI_DRY_RUN);
-	s->out = c->json ? json_object_new_array() : NULL;
-	if (!(conf = service_config(c)))
-		goto out;
-	if (!config_int(conf, "pepsi-dmarc", "REPORTS") && !config_int(conf, "pepsi-dmarc", "FAILURE_REPORTS") && !s->dry) {
-		/* the timer may be there all the same */
-		log_info(NULL, "event=dmarc-run text=\"[pepsi-dmarc] REPORTS = NO: nothing is sent\"");
-		report(s);
-		rc = CLI_DONE;
-		goto out;
-	}
-	if (dmarc_sender_read(&s->sender, conf, !s->dry) || prepare(s, conf))
-		goto out;
-	rc = run(s, conf);
-	report(s);
-out:
-	net_dns_free(s->dns);
-	tool_db_close(&s->db);
-	config_domains_free(s->exclude);
-	json_object_put(s->out);
-	config_free(conf);
+	int rc = s ? tool_run(c, &s->run, &kind, s) : cli_fail("out of memory");
 	free(s);
 	return rc;
 }

@@ -62,6 +62,76 @@ static void print_pending(struct json_object *s)
 		putchar('\n');
 }
 
+static void print_value(struct json_object *v)
+{
+	if (json_object_is_type(v, json_type_object)) { /* a timing */
+		struct json_object *s = NULL;
+		json_object_object_get_ex(v, "seconds", &s);
+		printf("%" PRId64 " in %.3f s", cli_json_int(v, "count"), json_object_get_double(s));
+	} else {
+		printf("%" PRId64, json_object_get_int64(v));
+	}
+}
+
+static bool is_nothing(struct json_object *v)
+{
+	return json_object_is_type(v, json_type_object) ? !cli_json_int(v, "count") : !json_object_get_int64(v);
+}
+
+static size_t n_values(struct json_object *values)
+{
+	size_t n = 0;
+	json_object_object_foreach(values, key, v)
+		n += key && !is_nothing(v);
+	return n;
+}
+
+/* "counted   relay: deliveries delivered 312, deferred 4; sessions opened 20": what a stage's module counts, as far as it is not nothing. */
+static void print_metrics(struct json_object *s)
+{
+	enum { VALUES_MAX = 12 };
+	struct json_object *all = NULL, *values = NULL, *one = NULL;
+	bool any = false;
+	if (!json_object_object_get_ex(s, "metrics", &all) || !json_object_is_type(all, json_type_array))
+		return;
+	for (size_t i = 0; i < json_object_array_length(all); i++) {
+		struct json_object *m = json_object_array_get_idx(all, i);
+		size_t n = 0, more = 0;
+		one = values = NULL;
+		if (json_object_object_get_ex(m, "value", &one))
+			n = !is_nothing(one);
+		else if (json_object_object_get_ex(m, "values", &values) && json_object_is_type(values, json_type_object))
+			n = n_values(values);
+		if (!n)
+			continue;
+		if (!any) {
+			fputs("counted   ", stdout);
+			cli_text_print(stdout, cli_json_text(s, "name"));
+		}
+		fputs(any ? "; " : ": ", stdout);
+		any = true;
+		cli_text_print(stdout, cli_json_text(m, "name"));
+		putchar(' ');
+		if (one) {
+			print_value(one);
+			continue;
+		}
+		n = 0;
+		json_object_object_foreach(values, key, v) {
+			if (is_nothing(v) || (n >= VALUES_MAX && ++more))
+				continue;
+			fputs(n++ ? ", " : "", stdout);
+			cli_text_print(stdout, str_from(key));
+			putchar(' ');
+			print_value(v);
+		}
+		if (more)
+			printf(", and %zu more", more);
+	}
+	if (any)
+		putchar('\n');
+}
+
 static void print_stages(struct json_object *stages)
 {
 	struct cli_table t = {
@@ -85,6 +155,8 @@ static void print_stages(struct json_object *stages)
 	cli_table_print(&t, stdout);
 	for (size_t i = 0; i < json_object_array_length(stages); i++)
 		print_pending(json_object_array_get_idx(stages, i));
+	for (size_t i = 0; i < json_object_array_length(stages); i++)
+		print_metrics(json_object_array_get_idx(stages, i));
 }
 
 /* Who was refused, where anybody was. */

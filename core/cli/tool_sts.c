@@ -3,7 +3,7 @@
 #include "tool_db.h"
 #include "net/dns.h"
 #include "proto/relay/sts_wire.h"
-#include "tool_dmarc.h"
+#include "tool_reports.h"
 #include "tool_sts.h"
 #include "worker/resolve.h"
 
@@ -39,44 +39,35 @@ static int domain_of(const struct cli *c, char out[DNS_NAME_MAX + 1])
 	return CLI_DONE;
 }
 
-static bool yes(struct json_object *o, const char *key)
-{
-	struct json_object *v = NULL;
-	return json_object_object_get_ex(o, key, &v) && json_object_get_boolean(v);
-}
-
-static void cell_time(struct cli_table *t, struct json_object *o, const char *key)
-{
-	char text[32] = "";
-	if (cli_json_int(o, key))
-		dmarc_time(text, sizeof text, cli_json_int(o, key), true);
-	cli_table_cell(t, str_from(text));
-}
-
-static size_t length(struct json_object *list)
-{
-	return json_object_is_type(list, json_type_array) ? json_object_array_length(list) : 0;
-}
-
 /* -- list, show */
+
+static struct str mode(struct json_object *p)
+{
+	return cli_json_text(p, "mode").n ? cli_json_text(p, "mode") : STR("-");
+}
+
+static struct str until(struct json_object *p)
+{
+	static char text[32];
+	if (!cli_json_int(p, "expires"))
+		return STR("-");
+	cli_time(text, sizeof text, cli_json_int(p, "expires"), true);
+	return cli_json_yes(p, "holds") ? str_from(text) : STR("over");
+}
 
 static void print_list(struct json_object *list)
 {
-	struct cli_table t = { .heads = { "DOMAIN", "MODE", "HOLDS UNTIL (UTC)", "FETCHED", "USED", "FAILURES", "WHY" }, .n = 7, .max = { [0] = 50 }, .right = { [5] = true } };
-	for (size_t i = 0; i < length(list); i++) {
-		struct json_object *p = json_object_array_get_idx(list, i);
-		cli_table_cell(&t, cli_json_text(p, "domain"));
-		cli_table_cell(&t, cli_json_text(p, "mode").n ? cli_json_text(p, "mode") : STR("-"));
-		if (yes(p, "holds") || !cli_json_int(p, "expires"))
-			cell_time(&t, p, "expires");
-		else
-			cli_table_cell(&t, STR("over"));
-		cell_time(&t, p, "fetched");
-		cell_time(&t, p, "used");
-		cli_table_cellf(&t, "%lld", (long long)cli_json_int(p, "failures"));
-		cli_table_cell(&t, cli_json_text(p, "why"));
-	}
-	cli_table_print(&t, stdout);
+	static const struct cli_column policies[] = {
+		{ "DOMAIN", COLUMN_TEXT, .key = "domain", .max = 50 },
+		{ "MODE", COLUMN_OWN, .own = mode },
+		{ "HOLDS UNTIL (UTC)", COLUMN_OWN, .own = until },
+		{ "FETCHED", COLUMN_TIME, .key = "fetched" },
+		{ "USED", COLUMN_TIME, .key = "used" },
+		{ "FAILURES", COLUMN_NUMBER, .key = "failures" },
+		{ "WHY", COLUMN_TEXT, .key = "why" },
+		{ 0 },
+	};
+	cli_columns_print(policies, list);
 }
 
 int tool_sts_list(struct cli *c)
@@ -90,7 +81,7 @@ static void print_time(const char *what, struct json_object *o, const char *key)
 	char text[32];
 	if (!cli_json_int(o, key))
 		return;
-	dmarc_time(text, sizeof text, cli_json_int(o, key), true);
+	cli_time(text, sizeof text, cli_json_int(o, key), true);
 	printf("%-12s%s\n", what, text);
 }
 
@@ -109,7 +100,7 @@ static void print_one(struct json_object *p)
 	printf("%-12s", "domain");
 	cli_text_print(stdout, cli_json_text(p, "domain"));
 	printf("\n%-12s%.*s%s\n", "mode", STR_ARG(cli_json_text(p, "mode").n ? cli_json_text(p, "mode") : STR("no policy is known")),
-	    cli_json_text(p, "mode").n && !yes(p, "holds") ? " (over)" : "");
+	    cli_json_text(p, "mode").n && !cli_json_yes(p, "holds") ? " (over)" : "");
 	if (cli_json_text(p, "id").n)
 		printf("%-12s%.*s\n", "id", STR_ARG(cli_json_text(p, "id")));
 	print_time("fetched", p, "fetched");
@@ -124,7 +115,7 @@ static void print_one(struct json_object *p)
 	}
 	if (cli_json_text(p, "best").n)
 		printf("%-12s%.*s at best, %.*s last%s\n", "mail", STR_ARG(cli_json_text(p, "best")), STR_ARG(cli_json_text(p, "last")),
-		    yes(p, "weaker") ? ": less than before" : "");
+		    cli_json_yes(p, "weaker") ? ": less than before" : "");
 	if (cli_json_text(p, "policy").n) {
 		puts("policy");
 		print_policy(cli_json_text(p, "policy"));
@@ -137,9 +128,9 @@ int tool_sts_show(struct cli *c)
 	if (domain_of(c, domain))
 		return CLI_USAGE;
 	struct json_object *args = json_object_new_object();
-	dmarc_add_text(args, "domain", domain);
+	tool_add_text(args, "domain", domain);
 	json_object_object_add(args, "limit", json_object_new_int(1));
-	struct json_object *list = tool_db_once(c, STORE_STS_LIST, args), *one = length(list) ? json_object_get(json_object_array_get_idx(list, 0)) : NULL;
+	struct json_object *list = tool_db_once(c, STORE_STS_LIST, args), *one = cli_json_length(list) ? json_object_get(json_object_array_get_idx(list, 0)) : NULL;
 	bool answered = list != NULL;
 	json_object_put(list);
 	if (answered && !one)
@@ -151,17 +142,16 @@ int tool_sts_show(struct cli *c)
 
 static void print_weaker(struct json_object *list)
 {
-	struct cli_table t = { .heads = { "DOMAIN", "BEST", "SEEN (UTC)", "NOW", "SEEN", "WARNED" }, .n = 6, .max = { [0] = 50 } };
-	for (size_t i = 0; i < length(list); i++) {
-		struct json_object *d = json_object_array_get_idx(list, i);
-		cli_table_cell(&t, cli_json_text(d, "domain"));
-		cli_table_cell(&t, cli_json_text(d, "best"));
-		cell_time(&t, d, "best_at");
-		cli_table_cell(&t, cli_json_text(d, "last"));
-		cell_time(&t, d, "last_at");
-		cell_time(&t, d, "told_at");
-	}
-	cli_table_print(&t, stdout);
+	static const struct cli_column domains[] = {
+		{ "DOMAIN", COLUMN_TEXT, .key = "domain", .max = 50 },
+		{ "BEST", COLUMN_TEXT, .key = "best" },
+		{ "SEEN (UTC)", COLUMN_TIME, .key = "best_at" },
+		{ "NOW", COLUMN_TEXT, .key = "last" },
+		{ "SEEN", COLUMN_TIME, .key = "last_at" },
+		{ "WARNED", COLUMN_TIME, .key = "told_at" },
+		{ 0 },
+	};
+	cli_columns_print(domains, list);
 }
 
 int tool_sts_weaker(struct cli *c)
@@ -175,19 +165,17 @@ int tool_sts_weaker(struct cli *c)
 
 static void print_addresses(struct json_object *list)
 {
-	struct cli_table t = { .heads = { "ADDRESS", "HOST", "LAST SUCCESS (UTC)", "LAST FAILURE", "FAILURES", "LEFT ALONE UNTIL", "WHY" }, .n = 7, .max = { [1] = 50 },
-		.right = { [4] = true } };
-	for (size_t i = 0; i < length(list); i++) {
-		struct json_object *a = json_object_array_get_idx(list, i);
-		cli_table_cell(&t, cli_json_text(a, "address"));
-		cli_table_cell(&t, cli_json_text(a, "host"));
-		cell_time(&t, a, "ok");
-		cell_time(&t, a, "failed");
-		cli_table_cellf(&t, "%lld", (long long)cli_json_int(a, "failures"));
-		cell_time(&t, a, "until");
-		cli_table_cell(&t, cli_json_text(a, "why"));
-	}
-	cli_table_print(&t, stdout);
+	static const struct cli_column addresses[] = {
+		{ "ADDRESS", COLUMN_TEXT, .key = "address" },
+		{ "HOST", COLUMN_TEXT, .key = "host", .max = 50 },
+		{ "LAST SUCCESS (UTC)", COLUMN_TIME, .key = "ok" },
+		{ "LAST FAILURE", COLUMN_TIME, .key = "failed" },
+		{ "FAILURES", COLUMN_NUMBER, .key = "failures" },
+		{ "LEFT ALONE UNTIL", COLUMN_TIME, .key = "until" },
+		{ "WHY", COLUMN_TEXT, .key = "why" },
+		{ 0 },
+	};
+	cli_columns_print(addresses, list);
 }
 
 int tool_sts_addresses(struct cli *c)
@@ -196,7 +184,7 @@ int tool_sts_addresses(struct cli *c)
 	if (!args)
 		return CLI_USAGE;
 	if (c->args.n_pos)
-		dmarc_add_text(args, "host", c->args.pos[0]);
+		tool_add_text(args, "host", c->args.pos[0]);
 	return tool_db_print(c, tool_db_once(c, STORE_ADDRESS_LIST, args), print_addresses);
 }
 
@@ -211,7 +199,7 @@ int tool_sts_forget(struct cli *c)
 		return CLI_USAGE;
 	for (size_t i = 0; i < 2; i++) {
 		struct json_object *args = json_object_new_object();
-		dmarc_add_text(args, "domain", domain);
+		tool_add_text(args, "domain", domain);
 		struct json_object *o = tool_db_once(c, questions[i], args);
 		if (!o)
 			return CLI_FAILED;
@@ -311,15 +299,15 @@ static int keep(const struct config *conf, struct fetched *f)
 		sts_failed(&now, time(NULL));
 	else
 		sts_fetched(&now, f->lookup.id, &f->policy, time(NULL));
-	dmarc_add_text(args, "domain", f->domain);
+	tool_add_text(args, "domain", f->domain);
 	if (f->result) {
-		dmarc_add_text(args, "result", f->result);
-		dmarc_add_text(args, "why", f->why);
+		tool_add_text(args, "result", f->result);
+		tool_add_text(args, "why", f->why);
 		json_object_object_add(args, "at", json_object_new_int64(now.failed));
 		json_object_object_add(args, "before", json_object_new_int(0));
 	} else {
-		dmarc_add_text(args, "id", now.id);
-		dmarc_add_text(args, "mode", sts_mode_name(f->policy.mode));
+		tool_add_text(args, "id", now.id);
+		tool_add_text(args, "mode", sts_mode_name(f->policy.mode));
 		json_object_object_add(args, "body", json_object_new_string_len(f->answer.text.p, (int)f->answer.text.n));
 		json_object_object_add(args, "fetched", json_object_new_int64(now.fetched));
 		json_object_object_add(args, "expires", json_object_new_int64(sts_expires(&now)));
@@ -354,14 +342,14 @@ static void print_fetched(const struct fetched *f)
 static void print_fetched_json(const struct fetched *f)
 {
 	struct json_object *o = json_object_new_object();
-	dmarc_add_text(o, "domain", f->domain);
+	tool_add_text(o, "domain", f->domain);
 	json_object_object_add(o, "record", json_object_new_boolean(f->lookup.state == STS_TXT_FOUND));
-	dmarc_add_text(o, f->lookup.state == STS_TXT_FOUND ? "id" : "record_why", f->lookup.state == STS_TXT_FOUND ? f->lookup.id : f->lookup.reason);
-	dmarc_add_text(o, "result", f->result ? f->result : "ok");
+	tool_add_text(o, f->lookup.state == STS_TXT_FOUND ? "id" : "record_why", f->lookup.state == STS_TXT_FOUND ? f->lookup.id : f->lookup.reason);
+	tool_add_text(o, "result", f->result ? f->result : "ok");
 	if (f->result) {
-		dmarc_add_text(o, "why", f->why);
+		tool_add_text(o, "why", f->why);
 	} else {
-		dmarc_add_text(o, "mode", sts_mode_name(f->policy.mode));
+		tool_add_text(o, "mode", sts_mode_name(f->policy.mode));
 		json_object_object_add(o, "max_age", json_object_new_int64(f->policy.max_age));
 		json_object_object_add(o, "policy", json_object_new_string_len(f->answer.text.p, (int)f->answer.text.n));
 	}

@@ -7,16 +7,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "fetch/post.h"
-#include "net/dns.h"
 #include "tlsrpt_build.h"
-#include "tool_dmarc.h"
-#include "tool_reports.h"
-#include "worker/resolve.h"
+#include "tool_report_run.h"
 
 #include <stdlib.h>
 
 enum {
-	GRACE_S = 300,          /* behind a day's end: the workers' last counts come some seconds later */
 	LOOKUP_S = 30,
 	TRY_S = 24 * 3600,      /* behind the first attempt */
 	DAY_S = 86400,
@@ -24,19 +20,12 @@ enum {
 };
 
 struct sending {
-	struct cli *c;
-	struct tool_db db;
+	struct tool_run run;
 	struct tlsrpt_sender sender;
-	struct config_domains *exclude;
-	struct net_dns *dns;
 	struct reach *reach;
-	struct json_object *muted; /* array of objects */
 	const char *ca_file;
 	unsigned port, timeout_s;
 	int64_t mute_days;
-	bool dry;
-	uint64_t sent, messages, posts, nowhere, later, failed;
-	struct json_object *out;   /* --json: what was done with each */
 };
 
 struct outgoing {
@@ -60,15 +49,15 @@ static void add(char *list, const char *what, const char *no)
 
 static void note(struct sending *s, const struct outgoing *g, const char *what, const char *why)
 {
-	if (s->out) {
+	if (s->run.out) {
 		struct json_object *o = json_object_new_object();
 		json_object_object_add(o, "id", json_object_new_int64(cli_json_int(g->o, "id")));
-		dmarc_add_text(o, "domain", g->domain);
-		dmarc_add_text(o, "result", what);
-		dmarc_add_text(o, "to", *g->to ? g->to : NULL);
-		dmarc_add_text(o, "why", why && *why ? why : NULL);
-		json_object_array_add(s->out, o);
-	} else if (s->dry) {
+		tool_add_text(o, "domain", g->domain);
+		tool_add_text(o, "result", what);
+		tool_add_text(o, "to", *g->to ? g->to : NULL);
+		tool_add_text(o, "why", why && *why ? why : NULL);
+		json_object_array_add(s->run.out, o);
+	} else if (s->run.dry) {
 		printf("%s: %s%s%s%s%s\n", g->domain, what, *g->to ? ": " : "", g->to, why && *why ? ": " : "", why ? why : "");
 	}
 }
@@ -85,49 +74,43 @@ static int end(struct sending *s, const struct outgoing *g, const char *outcome,
 {
 	bool sent = outcome && !strcmp(outcome, "sent");
 	log_info(NULL, "event=tlsrpt-report-%s domain=%s sessions=%lld to=%s why=%s dry=%d", outcome ? outcome : "later", log_qz(g->domain),
-	    (long long)cli_json_int(g->o, "sessions"), log_qz(g->to), log_qz(why ? why : ""), s->dry);
-	s->sent += sent;
-	s->nowhere += outcome && !sent;
-	s->later += !outcome;
-	note(s, g, s->dry && sent ? "would be sent" : outcome ? outcome : "later", why);
-	if (s->dry)
+	    (long long)cli_json_int(g->o, "sessions"), log_qz(g->to), log_qz(why ? why : ""), s->run.dry);
+	s->run.sent += sent;
+	s->run.nowhere += outcome && !sent;
+	s->run.later += !outcome;
+	note(s, g, s->run.dry && sent ? "would be sent" : outcome ? outcome : "later", why);
+	if (s->run.dry)
 		return 0;
 	struct json_object *args = of_report(g);
-	dmarc_add_text(args, "outcome", outcome);
-	dmarc_add_text(args, "why", why && *why ? why : NULL);
-	struct json_object *o = tool_db_destinations(&s->db, STORE_TLSRPT_DONE, args);
+	tool_add_text(args, "outcome", outcome);
+	tool_add_text(args, "why", why && *why ? why : NULL);
+	struct json_object *o = tool_db_destinations(&s->run.db, STORE_TLSRPT_DONE, args);
 	json_object_put(o);
 	return o ? 0 : -1;
 }
 
 /* -- where to */
 
-static bool excluded(const struct sending *s, struct str domain)
-{
-	return s->exclude && config_domains_has(s->exclude, domain);
-}
-
 /* Why this target gets nothing; NULL: it gets a report. */
 static const char *refuse(const struct sending *s, const struct tlsrpt_target *t)
 {
 	const char *at = strrchr(t->address, '@'), *why = NULL;
 	struct post_url url;
-	if (tool_is_muted(s->muted, t->scheme == TLSRPT_MAILTO ? t->address : t->uri))
+	if (tool_is_muted(s->run.muted, t->scheme == TLSRPT_MAILTO ? t->address : t->uri))
 		return "muted";
 	if (t->scheme == TLSRPT_MAILTO && str_ieq(str_from(t->address), str_from(s->sender.from)))
 		return "our own FROM";
 	if (t->scheme == TLSRPT_MAILTO)
-		return at && excluded(s, str_from(at + 1)) ? "in EXCLUDE" : NULL;
+		return at && tool_run_excluded(&s->run, str_from(at + 1)) ? "in EXCLUDE" : NULL;
 	if (post_url_read(str_from(t->uri), &url, &why))
 		return why;
-	return excluded(s, str_from(url.host)) ? "in EXCLUDE" : NULL;
+	return tool_run_excluded(&s->run, str_from(url.host)) ? "in EXCLUDE" : NULL;
 }
 
 static bool has(struct json_object *o, const char *key, const char *text)
 {
-	struct json_object *list;
-	size_t n = dmarc_list_of(o, key, &list);
-	for (size_t i = 0; i < n; i++)
+	struct json_object *list = cli_json_list(o, key);
+	for (size_t i = 0; i < cli_json_length(list); i++)
 		if (str_ieq(str_from(json_object_get_string(json_object_array_get_idx(list, i))), str_from(text)))
 			return true;
 	return false;
@@ -136,13 +119,12 @@ static bool has(struct json_object *o, const char *key, const char *text)
 /* 1: there are targets; 0: it was said why not, and noted; -1: the run ends. */
 static int targets(struct sending *s, struct outgoing *g)
 {
-	struct json_object *mailed;
-	bool by_mail = !dmarc_list_of(g->o, "mailed", &mailed);
-	g->n_had = dmarc_list_of(g->o, "posted", &mailed) + !by_mail;
+	bool by_mail = !cli_json_length(cli_json_list(g->o, "mailed"));
+	g->n_had = cli_json_length(cli_json_list(g->o, "posted")) + !by_mail;
 	g->look = (struct tlsrpt_lookup){ .domain = str_from(g->domain) };
-	if (excluded(s, str_from(g->domain)))
+	if (tool_run_excluded(&s->run, str_from(g->domain)))
 		return end(s, g, "excluded", "in EXCLUDE");
-	if (tool_db_resolve(&s->db, s->dns, LOOKUP_S, TLSRPT_QUERIES, tlsrpt_evaluate, &g->look)) {
+	if (tool_db_resolve(&s->run.db, s->run.dns, LOOKUP_S, TLSRPT_QUERIES, tlsrpt_evaluate, &g->look)) {
 		cli_fail("%s: the DNS cannot be asked", g->domain);
 		return -1;
 	}
@@ -183,16 +165,16 @@ static int mail(struct sending *s, struct outgoing *g, const struct tlsrpt_built
 		add(g->to, g->look.target[i].address, NULL);
 		n++;
 	}
-	if (!rc && n && !s->dry) {
+	if (!rc && n && !s->run.dry) {
 		const struct store_dmarc_report r = { .id = cli_json_int(g->o, "id"), .tls = true, .report_id = b->id, .stage = s->sender.stage, .mail_from = s->sender.from,
 			.state = "{\"origin\":{\"esmtp\":true,\"smtputf8\":false,\"body\":\"7BIT\"}}", .rcpts = rcpts, .headers = heads, .n = n, .body = buf_str(&body) };
-		int64_t id = tool_db_enqueue(&s->db, &r);
+		int64_t id = tool_db_enqueue(&s->run.db, &r);
 		rc = id < 0 ? -1 : 0;
 		if (id > 0)
 			log_info(NULL, "id=%lld event=tlsrpt-report-queued domain=%s report=%s to=%s octets=%zu", (long long)id, log_qz(g->domain), b->id, log_qz(g->to), body.n);
 	}
 	if (!rc) {
-		s->messages += n;
+		s->run.messages += n;
 		g->n_had += n > 0;
 	}
 	for (size_t i = 0; i < TLSRPT_RUA_MAX; i++)
@@ -250,11 +232,11 @@ static int post_one(struct sending *s, const struct outgoing *g, const struct tl
 		return -1;
 	}
 	struct addresses r = { .reach = s->reach, .host = str_from(url.host) };
-	if (tool_db_resolve(&s->db, s->dns, LOOKUP_S, 2, resolve, &r) || !r.n) {
+	if (tool_db_resolve(&s->run.db, s->run.dns, LOOKUP_S, 2, resolve, &r) || !r.n) {
 		snprintf(why, size, "%s", r.why ? r.why : "the DNS cannot be asked");
 		return -1;
 	}
-	if (s->dry)
+	if (s->run.dry)
 		return 0;
 	const struct post p = { .uri = t->uri, .url = &url, .type = TLSRPT_TYPE_GZIP, .body = buf_str(&b->packed), .reach = s->reach, .to = r.to, .n_to = r.n,
 		.timeout_s = s->timeout_s, .port = s->port, .ca_file = s->ca_file };
@@ -267,10 +249,10 @@ static int post_one(struct sending *s, const struct outgoing *g, const struct tl
 static int mute(struct sending *s, const char *uri)
 {
 	struct json_object *args = json_object_new_object();
-	dmarc_add_text(args, "address", uri);
+	tool_add_text(args, "address", uri);
 	json_object_object_add(args, "days", json_object_new_int64(s->mute_days));
-	dmarc_add_text(args, "why", "it took no report for 24 hours");
-	struct json_object *o = tool_db_destinations(&s->db, STORE_TLSRPT_MUTE, args);
+	tool_add_text(args, "why", "it took no report for 24 hours");
+	struct json_object *o = tool_db_destinations(&s->run.db, STORE_TLSRPT_MUTE, args);
 	log_warn(NULL, "event=tlsrpt-muted uri=%s days=%lld", log_qz(uri), (long long)s->mute_days);
 	json_object_put(o);
 	return o ? 0 : -1;
@@ -289,17 +271,17 @@ static int post(struct sending *s, struct outgoing *g, const struct tlsrpt_built
 		if (post_one(s, g, t, b, why, sizeof why)) {
 			add(g->why, t->uri, why);
 			g->waits += !last;
-			rc = last && !s->dry ? mute(s, t->uri) : 0;
+			rc = last && !s->run.dry ? mute(s, t->uri) : 0;
 			continue;
 		}
 		add(g->to, t->uri, NULL);
-		s->posts++;
+		s->run.posts++;
 		g->n_had++;
-		if (s->dry)
+		if (s->run.dry)
 			continue;
 		struct json_object *args = of_report(g);
-		dmarc_add_text(args, "posted", t->uri);
-		struct json_object *o = tool_db_destinations(&s->db, STORE_TLSRPT_POSTED, args);
+		tool_add_text(args, "posted", t->uri);
+		struct json_object *o = tool_db_destinations(&s->run.db, STORE_TLSRPT_POSTED, args);
 		rc = o ? 0 : -1;
 		json_object_put(o);
 	}
@@ -314,7 +296,7 @@ static struct json_object *build(struct sending *s, const struct outgoing *g, st
 	for (int64_t most = s->sender.max_rows;; most /= 2) {
 		struct json_object *args = of_report(g), *rows;
 		json_object_object_add(args, "limit", json_object_new_int64(most));
-		if (!(rows = tool_db_destinations(&s->db, STORE_TLSRPT_ROWS, args)))
+		if (!(rows = tool_db_destinations(&s->run.db, STORE_TLSRPT_ROWS, args)))
 			return NULL;
 		if (!tlsrpt_build(b, &s->sender, g->o, rows, id) && b->packed.n <= s->sender.max_size) {
 			if (most < cli_json_int(g->o, "rows") || cli_json_int(g->o, "overflow"))
@@ -331,8 +313,9 @@ static struct json_object *build(struct sending *s, const struct outgoing *g, st
 }
 
 /* 0, or -1: the run ends. */
-static int one_report(struct sending *s, struct json_object *listed)
+static int one_report(void *arg, struct json_object *listed)
 {
+	struct sending *s = arg;
 	struct outgoing g = { .o = listed };
 	struct json_object *begun = NULL, *rows = NULL;
 	struct tlsrpt_built b = { 0 };
@@ -342,10 +325,10 @@ static int one_report(struct sending *s, struct json_object *listed)
 		return -1;
 	}
 	snprintf(g.domain, sizeof g.domain, "%.*s", STR_ARG(cli_json_text(g.o, "domain")));
-	if (!s->dry) {
+	if (!s->run.dry) {
 		struct json_object *args = of_report(&g);
-		dmarc_add_text(args, "report_id", id);
-		if (!tool_db_ask_null(&s->db, STORE_TLSRPT_BEGIN, args, &begun))
+		tool_add_text(args, "report_id", id);
+		if (!tool_db_ask_null(&s->run.db, STORE_TLSRPT_BEGIN, args, &begun))
 			return -1;
 		if (!begun)
 			return 0; /* another run was faster */
@@ -356,7 +339,7 @@ static int one_report(struct sending *s, struct json_object *listed)
 	if (rc > 0) {
 		rows = build(s, &g, &b, id);
 		if (!rows) {
-			s->failed++;
+			s->run.failed++;
 			rc = end(s, &g, "nowhere", "the report cannot be written");
 		} else {
 			rc = mail(s, &g, &b) || post(s, &g, &b) ? -1 : end(s, &g, g.waits ? NULL : g.n_had ? "sent" : "nowhere", g.why);
@@ -370,118 +353,46 @@ static int one_report(struct sending *s, struct json_object *listed)
 
 /* -- the run */
 
-static int sweep(struct sending *s, const struct config *conf)
+static bool on(const struct config *conf)
 {
-	struct json_object *args = json_object_new_object();
-	json_object_object_add(args, "keep", json_object_new_int64(config_int(conf, "pepsi-tlsrpt", "KEEP")));
-	json_object_object_add(args, "expire", json_object_new_int64(config_int(conf, "pepsi-tlsrpt", "EXPIRE")));
-	struct json_object *o = tool_db_destinations(&s->db, STORE_TLSRPT_SWEEP, args);
-	if (o && cli_json_int(o, "expired"))
-		log_warn(NULL, "event=tlsrpt-reports-expired n=%lld", (long long)cli_json_int(o, "expired"));
-	json_object_put(o);
-	return o ? 0 : -1;
+	return config_int(conf, "pepsi-tlsrpt", "REPORTS");
 }
 
-static int prepare(struct sending *s, const struct config *conf)
+static int prepare(void *arg, const struct config *conf)
 {
 	static const char sec[] = "pepsi-tlsrpt";
-	struct net_dns_settings dns;
-	char err[256];
-	const char *exclude = config_str(conf, sec, "EXCLUDE");
+	struct sending *s = arg;
 	s->ca_file = config_str(conf, sec, "CA_FILE");
 	s->port = (unsigned)config_int(conf, sec, "HTTPS_PORT");
 	s->timeout_s = (unsigned)config_int(conf, sec, "HTTPS_TIMEOUT");
 	s->mute_days = (config_int(conf, sec, "MUTE") + DAY_S - 1) / DAY_S;
-	if (resolve_settings(conf, &dns, err, sizeof err))
-		return cli_fail("%s", err);
-	if ((exclude && *exclude && !(s->exclude = config_domains_new(exclude))) || !(s->reach = reach_new(config_str(conf, sec, "ALLOW_NETWORKS"))))
+	if (!(s->reach = reach_new(config_str(conf, sec, "ALLOW_NETWORKS"))))
 		return cli_fail("out of memory");
-	if (tool_db_open(&s->db, conf))
-		return CLI_FAILED;
-	if (!(s->dns = net_dns_new(s->db.base, &dns)))
-		return cli_fail("out of memory");
-	return !s->dry && sweep(s, conf) ? CLI_FAILED : CLI_DONE;
+	return tlsrpt_sender_read(&s->sender, conf, !s->run.dry) ? CLI_FAILED : CLI_DONE;
 }
 
-static int run(struct sending *s, const struct config *conf)
+static struct json_object *ask(struct tool_db *db, enum tool_run_question q, struct json_object *args)
 {
-	struct json_object *args = json_object_new_object(), *all = NULL, *due = NULL;
-	int64_t most = config_int(conf, "pepsi-tlsrpt", "MAX_REPORTS");
-	int rc = -1;
-	json_object_object_add(args, "limit", json_object_new_int(1));
-	if (!(all = tool_db_destinations(&s->db, STORE_TLSRPT_LIST, args)))
-		return CLI_FAILED;
-	json_object_object_get_ex(all, "muted", &s->muted);
-	args = json_object_new_object();
-	json_object_object_add(args, "grace", json_object_new_int(s->c->args.value[CLI_DAY] || s->dry ? 0 : GRACE_S));
-	json_object_object_add(args, "limit", json_object_new_int64(most));
-	dmarc_add_text(args, "day", s->c->args.value[CLI_DAY]);
-	if ((due = tool_db_destinations(&s->db, STORE_TLSRPT_DUE, args))) {
-		size_t n = json_object_array_length(due);
-		rc = 0;
-		for (size_t i = 0; !rc && i < n; i++)
-			rc = one_report(s, json_object_array_get_idx(due, i));
-		if ((int64_t)n == most)
-			log_warn(NULL, "event=tlsrpt-run-full reports=%zu text=\"MAX_REPORTS: others wait for the next run\"", n);
-	}
-	json_object_put(due);
-	json_object_put(all);
-	s->muted = NULL;
-	return rc ? CLI_FAILED : CLI_DONE;
+	static const enum store_destinations_question questions[] = { [TOOL_RUN_SWEEP] = STORE_TLSRPT_SWEEP, [TOOL_RUN_LIST] = STORE_TLSRPT_LIST,
+		[TOOL_RUN_DUE] = STORE_TLSRPT_DUE };
+	return tool_db_destinations(db, questions[q], args);
 }
 
-static void report(const struct sending *s)
+static int send_reports(void *arg, const struct config *conf);
+static const struct tool_run_kind kind = { "tlsrpt", "pepsi-tlsrpt", true, on, prepare, ask, send_reports };
+
+static int send_reports(void *arg, const struct config *conf)
 {
-	const struct {
-		const char *name;
-		uint64_t n;
-	} counts[] = { { "sent", s->sent }, { "messages", s->messages }, { "posts", s->posts }, { "nowhere", s->nowhere }, { "later", s->later } };
-	log_info(NULL, "event=tlsrpt-run sent=%llu messages=%llu posts=%llu nowhere=%llu later=%llu failed=%llu dry=%d", (unsigned long long)s->sent,
-	    (unsigned long long)s->messages, (unsigned long long)s->posts, (unsigned long long)s->nowhere, (unsigned long long)s->later, (unsigned long long)s->failed, s->dry);
-	if (!s->out)
-		return;
-	struct json_object *o = json_object_new_object();
-	for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
-		json_object_object_add(o, counts[i].name, json_object_new_int64((int64_t)counts[i].n));
-	json_object_object_add(o, "reports", json_object_get(s->out));
-	cli_json_print(o);
-	json_object_put(o);
+	struct sending *s = arg;
+	return tool_run_due(&s->run, &kind, conf, one_report, s);
 }
 
 int tool_tlsrpt_send(struct cli *c)
 {
 	struct sending *s = calloc(1, sizeof *s);
-	struct config *conf = NULL;
-	int rc = CLI_FAILED;
-	if (!s)
-		return cli_fail("out of memory");
-	if (!dmarc_day_ok(c, CLI_DAY)) {
-		free(s);
-		return CLI_USAGE;
-	}
-	s->c = c;
-	s->dry = c->args.set & CLI_BIT(CLI_DRY_RUN);
-	s->out = c->json ? json_object_new_array() : NULL;
-	if (!(conf = service_config(c)))
-		goto out;
-	if (!config_int(conf, "pepsi-tlsrpt", "REPORTS") && !s->dry) {
-		/* the timer may be there all the same */
-		log_info(NULL, "event=tlsrpt-run text=\"[pepsi-tlsrpt] REPORTS = NO: nothing is sent\"");
-		report(s);
-		rc = CLI_DONE;
-		goto out;
-	}
-	if (tlsrpt_sender_read(&s->sender, conf, !s->dry) || prepare(s, conf))
-		goto out;
-	rc = run(s, conf);
-	report(s);
-out:
-	net_dns_free(s->dns);
-	tool_db_close(&s->db);
-	reach_free(s->reach);
-	config_domains_free(s->exclude);
-	json_object_put(s->out);
-	config_free(conf);
+	int rc = s ? tool_run(c, &s->run, &kind, s) : cli_fail("out of memory");
+	if (s)
+		reach_free(s->reach);
 	free(s);
 	return rc;
 }

@@ -210,6 +210,8 @@ static void check_section(struct check *k, const struct config_section *s)
 		check_stage(k, s);
 	if (str_istarts(str_from(s->name), STR("listener-")))
 		check_listener(k, s);
+	if (str_ieq(str_from(s->name), STR("pepsi")) || str_istarts(str_from(s->name), STR("domain-")))
+		check_recipients(k, s);
 	if (str_ieq(str_from(s->name), STR("pepsi-signin")))
 		check_signin(k, s);
 	if (str_istarts(str_from(s->name), STR("token-")))

@@ -35,6 +35,8 @@ void check_stages(struct check *k);
 void check_order(struct check *k);
 /* BEFORE_ACCEPT of a listener: the stages it names, and whether their modules can be used there. */
 void check_before_accept(struct check *k, const struct config_section *listener);
+/* RECIPIENTS of [pepsi] or of a [domain-NAME]: the stage it names. */
+void check_recipients(struct check *k, const struct config_section *s);
 
 /* What a value is doubtful in, well-formed or (good is false) only in part. */
 void check_net_value(struct check *k, const struct config_section *s, const struct config_entry *e,

@@ -166,6 +166,20 @@ static void check_before_stage(struct check *k, const struct config_section *lis
 	buf_free(&near);
 }
 
+void check_recipients(struct check *k, const struct config_section *s)
+{
+	const struct config_entry *e = check_entry(s, "RECIPIENTS");
+	struct str rest = e ? str_from(e->v.value) : STR_NULL, w;
+	unsigned n = 0;
+	while (str_word(&rest, " \t,", &w)) {
+		if (!str_istarts(w, STR("stage:")) || w.n == 6)
+			continue;
+		check_before_stage(k, s, e, str_skip(w, 6));
+		if (++n == 2)
+			check_fault(k, s, e, false, "%s names several stages; one is asked", e->option);
+	}
+}
+
 void check_before_accept(struct check *k, const struct config_section *listener)
 {
 	static const char *const others[] = { "BEFORE_ACCEPT_TIMEOUT", "BEFORE_ACCEPT_FAILURE", "BEFORE_ACCEPT_AUTHENTICATED" };

@@ -35,7 +35,7 @@ static const struct pepsi_option pepsi[] = {
 	LIST("RECIPIENTS", SCHEMA_F_RECIPIENTS, "any", NULL,
 	    "who lives in LOCAL_DOMAINS, so that others are refused at RCPT and not bounced later; one that knows an address is enough. any: everybody; "
 	    "table: pepsi.recipient, kept with pepsi recipient; aliases: pepsi.alias_map; system: accounts of this machine; file:/PATH: an address, "
-	    "@domain or local part a line. [domain-NAME] may say otherwise for a domain"),
+	    "@domain or local part a line; stage:NAME: the stage is shown the envelope first, and one that changes or refuses the recipient has decided. [domain-NAME] may say otherwise for a domain"),
 	STRING("RECIPIENT_DELIMITER", 0, NULL, "octets, such as +, behind which a local part does not count for RECIPIENTS, aliases and Maildirs: alice+lists is alice"),
 	BOOL("ALLOW_FUSION", 0, "YES",
 	    "run successive stages of one account in one pass, without storing what lies between; NO: each in its own workers"),

@@ -241,10 +241,12 @@ static int recipients_word(struct str w, struct buf *why)
 	static const char *const words[] = { "any", "table", "aliases", "system" };
 	if (str_istarts(w, STR("file:")) && w.n > 5)
 		return 0;
+	if (str_istarts(w, STR("stage:")) && w.n > 6)
+		return 0; /* check_recipients() looks at the stage */
 	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
 		if (str_ieq(w, str_from(words[i])))
 			return 0;
-	say(why, "\"%.*s\" is no source of recipients; write any, table, aliases, system or file:/PATH", STR_ARG(w));
+	say(why, "\"%.*s\" is no source of recipients; write any, table, aliases, system, file:/PATH or stage:NAME", STR_ARG(w));
 	return -1;
 }
 

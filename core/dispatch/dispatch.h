@@ -66,5 +66,7 @@ void dispatch_retries(struct dispatch *d, uint64_t total);
 /* `"stages":[{…}],"dispatch":{…}` for `pepsi status`; Prometheus lines. */
 void dispatch_status(struct dispatch *d, struct buf *json);
 void dispatch_metrics(struct dispatch *d, struct buf *text);
+/* What workers report (host->status_report()), one JSON array: [{"stage":"relay","pid":4711,"age_s":2,"report":{…}},…]; of this stage only, unless NULL. */
+void dispatch_reports(struct dispatch *d, const char *stage, struct buf *json);
 
 #endif

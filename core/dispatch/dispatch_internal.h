@@ -5,6 +5,7 @@
  *   flight.c  dealing flights out, datagrams down, status lines up
  *   fair.c    whose message is next
  *   many.c    workers that drive many messages at once: time, places, dealing
+ *   measure.c what modules count and report
  *   repair.c  what a dead worker left: look up, blame, release
  *   stats.c   counters, their flush, status and metrics */
 #ifndef PEPSI_DISPATCH_INTERNAL_H
@@ -15,6 +16,7 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "fair.h"
+#include "proto/metrics/metrics.h"
 
 #include <sys/queue.h>
 
@@ -57,6 +59,13 @@ enum {
 	EARLY_KILLS_MAX = 5,
 	MARKED_MAX = 10000,
 	UNFUSED_US = 600 * 1000 * 1000, /* a stage whose module did harm runs alone in its own workers for so long */
+	/* What a worker may tell of metrics and reports: so many octets a second, and so many at once, which is what it could have told while this loop
+	 * stood still for eight seconds. A worker of ours says half of it at most; one that says more is out of its mind. */
+	MEASURE_OCTETS_S = 512 * 1024,
+	MEASURE_OCTETS_MAX = 4 << 20,
+	MEASURE_GAUGES_MAX = 64,        /* series of gauges of one worker at one stage */
+	MEASURE_SHOW_MAX = 1 << 20,     /* octets of modules' metrics at /metrics */
+	MEASURE_REPORTS_MAX = 4 << 20,  /* octets of reports in one answer */
 	PAGE_HOPS_MAX = 32,             /* stages a worker may fuse into one pass: worker/pass.h */
 	STARTING_MAX = 64,              /* requests for workers under way, in all: what the spawner's channel surely holds */
 	LEAVE_US = 15 * 1000 * 1000,    /* a worker without work that is to go has so long for its close() */
@@ -120,6 +129,7 @@ struct worker {
 	int slot;               /* its place among PARALLELISM, for those that drive many at once; MANY_SPARE: beside them, for suspects */
 	double clock;           /* time it has had, divided by what ran beside each other */
 	int64_t clock_at;
+	struct measured *measured; /* measure.c; NULL: it told nothing yet */
 };
 TAILQ_HEAD(worker_list, worker);
 
@@ -158,6 +168,7 @@ struct stage {
 	uint32_t last_group;
 	uint64_t done, crashes, kills, errors, hand_offs, claims;
 	uint64_t named, separated; /* culprits found in a crowd by the page; rows that travel alone since it named none */
+	struct metrics_set metrics; /* of its module, all workers' */
 	int64_t unfused_until;  /* 0: it may share a process with others */
 	uint64_t fused;         /* of done: in the pass of a stage before, by another stage's worker */
 	int64_t d_messages, d_time_us, d_kills, d_crashes; /* not yet flushed */
@@ -211,6 +222,7 @@ struct dispatch {
 	uint64_t expired_total; /* messages whose lifetime ended where no worker had them */
 	uint64_t failed_total, claims_total, claimed_total, requeued_total;
 	uint64_t selects, writes, trips; /* of workers that are gone */
+	uint64_t metrics_refused;
 
 	int64_t stop_deadline;
 	void (*stop_done)(void *arg);
@@ -313,6 +325,14 @@ void page_log(const struct worker *w);
 void page_blame(struct dispatch *d, const struct worker *w);
 /* Stages whose time is up may be fused again. */
 void page_tick(struct dispatch *d, int64_t now);
+
+/* measure.c */
+/* A line that tells a metric or a report. What cannot be is refused and counted. 0; -1: more than a worker of ours could say. */
+int measure_line(struct dispatch *d, struct worker *w, const struct wire_status *line, int64_t now);
+void measure_drop(struct worker *w);
+/* `"metrics":[…]` of a stage; Prometheus lines of all. */
+void measure_status(struct stage *st, struct buf *json);
+void measure_metrics(struct dispatch *d, struct buf *text);
 
 /* stats.c */
 void stats_flush(struct dispatch *d);

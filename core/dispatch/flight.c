@@ -453,18 +453,20 @@ static void ready(struct worker *w, bool by_id)
 /* The answers. 0, or -1: one that answers nothing. */
 static int read_lines(struct dispatch *d, struct worker *w, size_t lines, int64_t now, bool *ret_leaves)
 {
-	int64_t each = w->busy_since ? (now - w->busy_since) / (int64_t)lines : 0;
+	int64_t each = w->busy_since && lines ? (now - w->busy_since) / (int64_t)lines : 0;
 	struct stage *st = w->stage;
 	struct wire_status line;
 	size_t pos = 0;
 	int bad = 0;
 	if (each < 1)
 		each = 1;
-	if (!w->by_id)
+	if (!w->by_id && lines)
 		st->avg_us = st->avg_us ? (st->avg_us * 7 + each) / 8 : each;
 	while (!bad && wire_status_get(&w->in, &pos, &line) > 0) {
 		struct flight *f = w->by_id ? many_find(d, w, line.id) : w->n_sent && !line.id ? TAILQ_FIRST(&w->flights) : NULL;
-		if (line.status == WIRE_LEAVING && w->by_id)
+		if (line.status == WIRE_METRIC || line.status == WIRE_REPORT)
+			bad = measure_line(d, w, &line, now);
+		else if (line.status == WIRE_LEAVING && w->by_id)
 			*ret_leaves = true;
 		else if (f && line.status != WIRE_READY && line.status != WIRE_LEAVING)
 			answered(d, w, f, &line, w->by_id ? many_cost(w, f, now) : each);
@@ -492,10 +494,18 @@ void flight_read(struct dispatch *d, struct worker *w)
 	}
 
 	/* count first: the lines of one commit share the time since the first of them began */
-	size_t pos = 0, lines = 0, from = 0;
+	size_t pos = 0, lines = 0, told = 0, from = 0;
 	struct wire_status line;
 	int r;
 	for (; (r = wire_status_get(&w->in, &pos, &line)) > 0; from = pos) {
+		if (line.status == WIRE_METRIC || line.status == WIRE_REPORT) {
+			if (!w->ready) {
+				r = -1;
+				break;
+			}
+			told++;
+			continue;
+		}
 		if (line.status != WIRE_READY) {
 			lines++;
 			continue;
@@ -509,9 +519,10 @@ void flight_read(struct dispatch *d, struct worker *w)
 		pos = 0;
 	}
 	int64_t now = clock_mono_us();
+	bool leaves = false;
+	if ((lines || told) && read_lines(d, w, lines, now, &leaves))
+		r = -1;
 	if (lines) {
-		bool leaves = false;
-		r = read_lines(d, w, lines, now, &leaves) ? -1 : r;
 		w->busy_since = w->n_flights ? now : 0;
 		w->idle_since = now;
 		w->left |= leaves;

@@ -663,6 +663,7 @@ void dispatch_free(struct dispatch *d)
 		while ((f = flight_waiting(st)))
 			flight_free(d, f);
 		fair_done(&st->book);
+		metrics_set_done(&st->metrics);
 		TAILQ_REMOVE(&d->stages, st, link);
 		free(st->name);
 		free(st->bounce);

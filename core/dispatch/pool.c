@@ -182,6 +182,7 @@ void pool_forget(struct dispatch *d, struct worker *w)
 		close(w->fd);
 	buf_free(&w->in);
 	page_drop(d, w);
+	measure_drop(w);
 	TAILQ_REMOVE(&st->workers, w, link);
 	st->n_workers--;
 	free(w);

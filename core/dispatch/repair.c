@@ -93,12 +93,32 @@ struct blame {
 	bool overrun;
 };
 
-static void blamed(void *arg, enum store_rc rc, bool ended)
+/* Its worker's commit had gone through before it died: it moved on, is pending somewhere, or over. */
+static void moved_on(struct dispatch *d, struct stage *st, struct flight *f)
+{
+	st->done++;
+	st->d_messages++;
+	unrepair(d, f, false);
+}
+
+static void look_everywhere(struct dispatch *d)
+{
+	dispatch_wake(d, NULL);
+	dispatch_due_soon(d);
+}
+
+static void blamed(void *arg, enum store_rc rc, enum store_blamed how)
 {
 	struct blame *b = arg;
 	struct flight *f = map_get(&b->d->flights, (uint64_t)b->id);
-	if (rc == STORE_OK) {
-		if (ended) {
+	if (rc == STORE_OK && how == STORE_BLAMED_NOT) {
+		log_info(NULL, "id=%lld stage=%s event=not-to-blame hint=\"its pass was committed before the worker died\"", (long long)b->id,
+		    b->stage->name);
+		if (f)
+			moved_on(b->d, b->stage, f);
+		look_everywhere(b->d);
+	} else if (rc == STORE_OK) {
+		if (how == STORE_BLAMED_ENDED) {
 			b->d->failed_total++;
 			b->d->d_failed++;
 			map_del(&b->d->marked, (uint64_t)b->id);
@@ -126,7 +146,7 @@ static void blame(struct dispatch *d, struct flight *f, struct stage *at, const 
 		return; /* stays in repairs; the next look-up comes by again */
 	*b = (struct blame){ d, f->stage, at, f->id, overrun };
 	f->asked = true;
-	store_blame(d->db, f->id, overrun, d->max_crashes, report, blamed, b); /* a row that is no longer running is left alone */
+	store_blame(d->db, f->id, f->stage->name, overrun, d->max_crashes, report, blamed, b); /* a row that is no longer running here is left alone */
 }
 
 /* Whom the page names, if the dead worker was sent that row and has not answered it; an overrun must have been this one's, too: it
@@ -237,18 +257,15 @@ static void looked_up(void *arg, enum store_rc rc, const int64_t *ids, size_t n)
 			continue; /* when the database is back, or with the next tick */
 		for (size_t j = 0; j < n && !still; j++)
 			still = ids[j] == r->ids[i];
-		if (!still) {
-			r->stage->done++;
-			r->stage->d_messages++;
-		}
-		unrepair(d, f, still);
+		if (still)
+			unrepair(d, f, true);
+		else
+			moved_on(d, r->stage, f);
 	}
-	if (rc == STORE_OK) {
-		dispatch_wake(d, NULL); /* those that moved on are pending somewhere */
-		dispatch_due_soon(d);
-	} else if (rc != STORE_AWAY) {
+	if (rc == STORE_OK)
+		look_everywhere(d);
+	else if (rc != STORE_AWAY)
 		log_error(NULL, "stage=%s event=lookup-failed rc=%d", r->stage->name, rc);
-	}
 	free(r);
 }
 

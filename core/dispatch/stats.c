@@ -140,7 +140,9 @@ void dispatch_status(struct dispatch *d, struct buf *b)
 				buf_addf(b, "%s%u", sep, w->n_sent);
 				sep = ",";
 			}
-		buf_addf(b, "],\"concurrent\":%s,\"trouble\":", st->many ? "true" : "false");
+		buf_addf(b, "],\"concurrent\":%s,", st->many ? "true" : "false");
+		measure_status(st, b);
+		buf_addz(b, ",\"trouble\":");
 		put_json(b, st->cooldown_until ? st->trouble : "");
 		buf_addc(b, '}');
 	}
@@ -225,4 +227,5 @@ void dispatch_metrics(struct dispatch *d, struct buf *b)
 	buf_addf(b, "# HELP pepsi_dispatch_expired_total Messages whose MAX_LIFETIME ended where no worker had them.\n"
 		    "# TYPE pepsi_dispatch_expired_total counter\npepsi_dispatch_expired_total %llu\n",
 	    (unsigned long long)d->expired_total);
+	measure_metrics(d, b);
 }

@@ -15,6 +15,10 @@ static const char *const judgement_names[] = { "", "pass", "reject", "defer", "d
 
 static void on_kick(evutil_socket_t fd, short what, void *arg);
 static void on_tick(evutil_socket_t fd, short what, void *arg);
+static int record(const struct before_job *job, struct buf *out, int *ret_fd);
+static void judged(struct before_job *job, const struct wire_verdict *v, int body_fd);
+static void failed(struct before_job *job, enum before_failure kind, const char *why);
+static const struct before_kind messages = { record, judged, failed };
 
 struct before *before_new(struct ingress *in, const struct ingress_spawner *sp)
 {
@@ -27,6 +31,8 @@ struct before *before_new(struct ingress *in, const struct ingress_spawner *sp)
 	TAILQ_INIT(&b->pools);
 	TAILQ_INIT(&b->jobs);
 	TAILQ_INIT(&b->fresh);
+	TAILQ_INIT(&b->asks);
+	TAILQ_INIT(&b->fresh_asks);
 	b->kick = event_new(in->base, -1, 0, on_kick, b);
 	b->tick = event_new(in->base, -1, EV_PERSIST, on_tick, b);
 	if (!b->kick || !b->tick || event_add(b->tick, &often)) {
@@ -52,12 +58,10 @@ void before_free(struct before *b)
 
 /* --- a job's way */
 
-int before_record(const struct before_job *job, struct buf *out, int *ret_fd)
+static int record(const struct before_job *job, struct buf *out, int *ret_fd)
 {
 	const struct message *m = &job->s->message;
 	struct wire_item item;
-	int64_t left_ms = (job->deadline_us - clock_mono_us()) / 1000;
-	int64_t most_ms = job->pool->runtime_us / 1000;
 	*ret_fd = -1;
 	message_item(m, &item);
 	item.id = item.body_id = job->id;
@@ -65,8 +69,7 @@ int before_record(const struct before_job *job, struct buf *out, int *ret_fd)
 	item.headers = buf_str(&m->spool.head);
 	if (item.body_in_fd && (*ret_fd = spool_body_fd(&m->spool)) < 0)
 		return -1;
-	left_ms = left_ms < most_ms ? left_ms : most_ms;
-	if (wire_job_put(out, left_ms > 1 ? (uint32_t)left_ms : 1, &item) == 0)
+	if (wire_job_put(out, before_pool_ms(job), &item) == 0)
 		return 0;
 	if (*ret_fd >= 0)
 		close(*ret_fd);
@@ -74,23 +77,10 @@ int before_record(const struct before_job *job, struct buf *out, int *ret_fd)
 	return -1;
 }
 
-/* Off all lists; its worker may go on, but nobody listens. */
-static void detach(struct before_job *job)
-{
-	if (job->waiting) {
-		TAILQ_REMOVE(&job->pool->waiting, job, wait);
-		job->pool->n_waiting--;
-		job->waiting = false;
-	}
-	if (job->w)
-		job->w->job = NULL;
-	job->w = NULL;
-}
-
 static void end(struct before_job *job)
 {
 	struct before *b = job->s->in->before;
-	detach(job);
+	before_pool_leave(job);
 	TAILQ_REMOVE(job->fresh ? &b->fresh : &b->jobs, job, all);
 	job->s->before = NULL;
 	free(job);
@@ -143,17 +133,11 @@ static void enter(struct before_job *job)
 	job->pool = p;
 	job->stage_us = clock_mono_us();
 	if (!p) { /* memory */
-		before_failed(job, BEFORE_NO_WORKER, "out of memory");
+		failed(job, BEFORE_NO_WORKER, "out of memory");
 		return;
 	}
-	if (p->n_waiting >= p->queue_max) {
-		before_failed(job, BEFORE_OVERLOAD, "too many messages wait for this stage (QUEUE_LIMIT, PARALLELISM)");
-		return;
-	}
-	TAILQ_INSERT_TAIL(&p->waiting, job, wait);
-	job->waiting = true;
-	p->n_waiting++;
-	before_pool_deal(p);
+	if (!before_pool_add(p, job))
+		failed(job, BEFORE_OVERLOAD, "too many messages wait for this stage (QUEUE_LIMIT, PARALLELISM)");
 }
 
 static void log_verdict(const struct before_job *job, const char *verdict, const char *more, struct str why)
@@ -174,12 +158,12 @@ static void count_time(struct before_pool *p, int64_t us)
 	p->time_us += us > 0 ? (uint64_t)us : 0;
 }
 
-void before_failed(struct before_job *job, enum before_failure kind, const char *why)
+static void failed(struct before_job *job, enum before_failure kind, const char *why)
 {
 	struct session *s = job->s;
 	static const char *const policy_names[] = { " policy=accept", " policy=tempfail", " policy=reject" };
 	enum before_policy policy = s->terms->before_policy;
-	detach(job);
+	before_pool_leave(job);
 	if (job->pool)
 		job->pool->failures[kind]++;
 	char name[40];
@@ -227,13 +211,13 @@ static void refuse(struct before_job *job, const struct wire_verdict *v)
 	answer(job, &r);
 }
 
-void before_judged(struct before_job *job, const struct wire_verdict *v, int body_fd)
+static void judged(struct before_job *job, const struct wire_verdict *v, int body_fd)
 {
 	struct session *s = job->s;
 	struct before_pool *p = job->pool;
 	const char *why = NULL;
 	char to[WIRE_STAGE_MAX + 8] = "", room[WHY_MAX];
-	detach(job);
+	before_pool_leave(job);
 	count_time(p, clock_mono_us() - job->stage_us);
 	if (v->what == WIRE_PASS)
 		why = before_apply(s, v, body_fd, room);
@@ -242,7 +226,7 @@ void before_judged(struct before_job *job, const struct wire_verdict *v, int bod
 	if (why || v->what == WIRE_FAULT) {
 		char text[WIRE_TEXT_MAX + 1];
 		snprintf(text, sizeof text, "%.*s", STR_ARG(why ? str_from(why) : v->detail));
-		before_failed(job, why ? BEFORE_CONTENT : BEFORE_MISUSE, text);
+		failed(job, why ? BEFORE_CONTENT : BEFORE_MISUSE, text);
 		return;
 	}
 	p->verdicts[v->what]++;
@@ -283,6 +267,7 @@ static void on_kick(evutil_socket_t fd, short what, void *arg)
 		job->fresh = false;
 		enter(job);
 	}
+	before_ask_kick(b);
 }
 
 int before_submit(struct before *b, struct session *s)
@@ -292,9 +277,11 @@ int before_submit(struct before *b, struct session *s)
 		free(job);
 		return -1;
 	}
+	job->kind = &messages;
 	job->s = s;
 	job->id = ++b->next_id;
 	job->began_us = clock_mono_us();
+	job->patience_us = s->terms->before_us;
 	job->deadline_us = job->began_us + s->terms->before_us;
 	job->fresh = true;
 	s->before = job;
@@ -319,11 +306,12 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	before_pool_tick(b, now);
+	before_ask_tick(b, now);
 	for (job = TAILQ_FIRST(&b->jobs); job; job = next) {
 		next = TAILQ_NEXT(job, all);
 		if (now >= job->deadline_us)
-			before_failed(job, BEFORE_TIMEOUT, job->w ? "the stage gave no verdict in time (BEFORE_ACCEPT_TIMEOUT)"
-								  : "no worker of the stage was free in time (BEFORE_ACCEPT_TIMEOUT)");
+			failed(job, BEFORE_TIMEOUT, job->w ? "the stage gave no verdict in time (BEFORE_ACCEPT_TIMEOUT)"
+							   : "no worker of the stage was free in time (BEFORE_ACCEPT_TIMEOUT)");
 		else if (client_gone(job->s))
 			session_drop(job->s);
 	}

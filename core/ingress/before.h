@@ -7,7 +7,8 @@
  * admission, as if there had been none. What fails (a crash, a hang, no worker, a queue that is full, nonsense) goes the way of
  * BEFORE_ACCEPT_FAILURE. A client that leaves meanwhile takes its message along.
  *
- * before.c: jobs, verdicts, replies. before_pool.c: worker processes. before_apply.c: what a stage changed. before_stats.c: what is shown. */
+ * before.c: jobs, verdicts, replies. before_pool.c: worker processes. before_apply.c: what a stage changed. before_ask.c:
+ * questions at RCPT. before_stats.c: what is shown. */
 #ifndef INGRESS_BEFORE_H
 #define INGRESS_BEFORE_H
 
@@ -29,13 +30,29 @@ void before_cancel(struct session *s);
 /* The same, and tells so: the client of s is gone, and with it the message. */
 void before_drop(struct session *s);
 
+/* --- questions about recipients (RECIPIENTS = stage:NAME). The stage gets a message that is only an envelope: the sender, this one recipient, a state of
+ * {"question":"recipient"}, no header, no body. What it does with it is the answer; nothing of it is kept. */
+enum before_told {
+	BEFORE_KNOWS,   /* it gave the recipient another address, or dropped the message: the recipient is its own */
+	BEFORE_REFUSES, /* it refused the message */
+	BEFORE_LATER,   /* it would try again later, or gave no verdict in time: cannot be told now */
+	BEFORE_SILENT,  /* it let the message go on as it was: others are to be asked */
+	BEFORE_TOLD
+};
+struct before_ask;
+/* enhanced and text are what the stage wants the client to be told (printable, one line), or "". Comes once, later, never from within before_ask(). */
+typedef void (*before_ask_fn)(void *arg, enum before_told told, const char *enhanced, const char *text);
+/* sender: empty for the null sender. Strings are copied. NULL: no memory. */
+struct before_ask *before_ask(struct before *b, const char *stage, struct str sender, struct str recipient, before_ask_fn fn, void *arg);
+void before_ask_cancel(struct before_ask *a); /* accepts NULL */
+
 /* See ingress.h. False: none of ours. */
 bool before_worker_started(struct before *b, uint32_t token, pid_t pid, int fd);
 bool before_worker_failed(struct before *b, uint32_t token);
 bool before_worker_exited(struct before *b, pid_t pid, int status);
 
 void before_metrics(const struct before *b, struct buf *out);
-/* A JSON array: {"stage","workers","busy","waiting","passed","rejected","deferred","discarded","failed","pids"}. */
+/* A JSON array: {"stage","workers","busy","waiting","passed","rejected","deferred","discarded","failed","recipients","pids"}. */
 void before_status(const struct before *b, struct buf *out);
 
 #endif

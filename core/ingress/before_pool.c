@@ -62,6 +62,26 @@ static void retire(struct before_worker *w)
 	shutdown(w->fd, SHUT_WR);
 }
 
+/* Words that name stages: all of them, or those behind a prefix. */
+static void list_stages(struct before *b, const char *words, struct str prefix)
+{
+	struct str rest = str_from(words), word;
+	struct before_pool *p;
+	char name[64];
+	while (str_word(&rest, " \t,", &word)) {
+		if (!str_istarts(word, prefix))
+			continue;
+		word = str_skip(word, prefix.n);
+		if (!word.n || word.n >= sizeof name)
+			continue; /* the check of the configuration has refused it */
+		snprintf(name, sizeof name, "%.*s", STR_ARG(word));
+		for (char *z = name; *z; z++)
+			*z = *z >= 'A' && *z <= 'Z' ? (char)(*z + 32) : *z;
+		if ((p = before_pool_find(b, name)))
+			p->listed = true;
+	}
+}
+
 void before_configure(struct before *b, const struct config *c)
 {
 	const char *section;
@@ -69,22 +89,12 @@ void before_configure(struct before *b, const struct config *c)
 	struct before_worker *w;
 	TAILQ_FOREACH(p, &b->pools, link)
 		p->listed = false;
-	for (size_t i = 0; (section = config_section(c, i)); i++) {
-		struct str rest, word;
-		if (!ingress_is_listener(section))
-			continue;
-		rest = str_from(config_str(c, section, "BEFORE_ACCEPT"));
-		while (str_word(&rest, " \t,", &word)) {
-			char name[64];
-			if (word.n >= sizeof name)
-				continue; /* the check of the configuration has refused it */
-			snprintf(name, sizeof name, "%.*s", STR_ARG(word));
-			for (char *z = name; *z; z++)
-				*z = *z >= 'A' && *z <= 'Z' ? (char)(*z + 32) : *z;
-			if ((p = before_pool_find(b, name)))
-				p->listed = true;
-		}
-	}
+	list_stages(b, config_str(c, "pepsi", "RECIPIENTS"), STR(RECIPIENTS_STAGE));
+	for (size_t i = 0; (section = config_section(c, i)); i++)
+		if (ingress_is_listener(section))
+			list_stages(b, config_str(c, section, "BEFORE_ACCEPT"), STR_NULL);
+		else if (str_istarts(str_from(section), STR("domain-")))
+			list_stages(b, config_str(c, section, "RECIPIENTS"), STR(RECIPIENTS_STAGE));
 	/* those no listener names any more keep what they had, for sessions that began under the former terms */
 	TAILQ_FOREACH(p, &b->pools, link) {
 		p->cool_until = 0;
@@ -183,7 +193,7 @@ static void give_up(struct before_pool *p)
 		if (w->ready && w->fd >= 0 && !w->leaving)
 			return;
 	while ((job = TAILQ_FIRST(&p->waiting)))
-		before_failed(job, BEFORE_NO_WORKER, "no worker of the stage can be started (see the log)");
+		job->kind->failed(job, BEFORE_NO_WORKER, "no worker of the stage can be started (see the log)");
 }
 
 static void give(struct before_worker *w, struct before_job *job)
@@ -194,18 +204,17 @@ static void give(struct before_worker *w, struct before_job *job)
 	TAILQ_REMOVE(&p->waiting, job, wait);
 	p->n_waiting--;
 	job->waiting = false;
-	if (before_record(job, &record, &fd)) {
+	if (job->kind->record(job, &record, &fd)) {
 		buf_free(&record);
-		before_failed(job, BEFORE_CONTENT, "no memory or descriptor to show it to the stage");
+		job->kind->failed(job, BEFORE_CONTENT, "no memory or descriptor to show it to the stage");
 		return;
 	}
 	w->busy = true;
 	w->job = job;
 	w->job_id = job->id;
 	w->since_us = clock_mono_us();
-	/* as long as the listener waits, whatever is left of it; then this worker is no good */
-	int64_t most = job->s->terms->before_us < p->runtime_us ? job->s->terms->before_us : p->runtime_us;
-	w->until_us = w->since_us + most;
+	/* as long as whoever asks would wait, whatever is left of it; then this worker is no good */
+	w->until_us = w->since_us + (job->patience_us < p->runtime_us ? job->patience_us : p->runtime_us);
 	job->w = w;
 	/* it is idle: its socket has room for one datagram */
 	if (net_parcel_send(w->fd, buf_str(&record), fd) != 1)
@@ -233,6 +242,38 @@ void before_pool_deal(struct before_pool *p)
 		give_up(p);
 	else
 		grow(p);
+}
+
+bool before_pool_add(struct before_pool *p, struct before_job *job)
+{
+	job->pool = p;
+	if (p->n_waiting >= p->queue_max)
+		return false;
+	TAILQ_INSERT_TAIL(&p->waiting, job, wait);
+	job->waiting = true;
+	p->n_waiting++;
+	before_pool_deal(p);
+	return true;
+}
+
+void before_pool_leave(struct before_job *job)
+{
+	if (job->waiting) {
+		TAILQ_REMOVE(&job->pool->waiting, job, wait);
+		job->pool->n_waiting--;
+		job->waiting = false;
+	}
+	if (job->w)
+		job->w->job = NULL;
+	job->w = NULL;
+}
+
+uint32_t before_pool_ms(const struct before_job *job)
+{
+	int64_t left = job->deadline_us - clock_mono_us();
+	if (left > job->pool->runtime_us)
+		left = job->pool->runtime_us;
+	return left > 1000 ? (uint32_t)(left / 1000) : 1;
 }
 
 static void cool_down(struct before_pool *p, const char *why)
@@ -312,8 +353,8 @@ static void gone(struct before_worker *w)
 		forget(w);
 	if (job) {
 		job->w = NULL;
-		before_failed(job, late ? BEFORE_TIMEOUT : BEFORE_CRASH, late ? "the stage was killed: it gave no verdict in time"
-									      : "the worker ended without a verdict");
+		job->kind->failed(job, late ? BEFORE_TIMEOUT : BEFORE_CRASH,
+		    late ? "the stage was killed: it gave no verdict in time" : "the worker ended without a verdict");
 	}
 	if (!was_ready && !told) /* one told to go while its module was opening shows nothing of the module */
 		cool_down(p, "the module cannot be loaded or opened (see the worker's log)");
@@ -373,7 +414,7 @@ static bool take(struct before_worker *w, struct buf *record, int body_fd)
 		retire(w);
 	if (job) {
 		job->w = NULL;
-		before_judged(job, &v, body_fd);
+		job->kind->judged(job, &v, body_fd);
 	} else if (body_fd >= 0) {
 		close(body_fd);
 	}

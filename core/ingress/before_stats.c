@@ -48,6 +48,11 @@ void before_metrics(const struct before *b, struct buf *out)
 		for (unsigned i = 0; i < BEFORE_FAILURES; i++)
 			buf_addf(out, "pepsi_before_accept_failures_total{stage=\"%s\",kind=\"%s\"} %llu\n", p->stage, before_failure_names[i],
 			    (unsigned long long)p->failures[i]);
+	head(out, "recipient_stage_total", "Recipients a stage was asked about (RECIPIENTS = stage:NAME), by answer", "counter");
+	TAILQ_FOREACH(p, &b->pools, link)
+		for (unsigned i = 0; i < BEFORE_TOLD; i++)
+			buf_addf(out, "pepsi_recipient_stage_total{stage=\"%s\",answer=\"%s\"} %llu\n", p->stage, before_told_names[i],
+			    (unsigned long long)p->asked[i]);
 	head(out, "before_accept_seconds", "Time from a message's turn at a stage to its verdict", "histogram");
 	TAILQ_FOREACH(p, &b->pools, link)
 		times(p, out);
@@ -90,10 +95,11 @@ void before_status(const struct before *b, struct buf *out)
 			failed += p->failures[i];
 		buf_addf(out,
 		    "%s{\"stage\":\"%s\",\"workers\":%u,\"busy\":%u,\"waiting\":%u,\"passed\":%llu,\"rejected\":%llu,\"deferred\":%llu,"
-		    "\"discarded\":%llu,\"failed\":%llu,\"pids\":[",
+		    "\"discarded\":%llu,\"failed\":%llu,\"recipients\":{\"known\":%llu,\"refused\":%llu,\"later\":%llu,\"silent\":%llu},\"pids\":[",
 		    first ? "" : ",", p->stage, ready, busy, p->n_waiting, (unsigned long long)p->verdicts[WIRE_PASS],
 		    (unsigned long long)p->verdicts[WIRE_REJECT], (unsigned long long)p->verdicts[WIRE_DEFER],
-		    (unsigned long long)p->verdicts[WIRE_DISCARD], (unsigned long long)failed);
+		    (unsigned long long)p->verdicts[WIRE_DISCARD], (unsigned long long)failed, (unsigned long long)p->asked[BEFORE_KNOWS],
+		    (unsigned long long)p->asked[BEFORE_REFUSES], (unsigned long long)p->asked[BEFORE_LATER], (unsigned long long)p->asked[BEFORE_SILENT]);
 		put_pids(p, out);
 		first = false;
 	}

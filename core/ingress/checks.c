@@ -2,6 +2,7 @@
 #include "checks.h"
 
 #include "base/clock.h"
+#include "before.h"
 #include "greylist.h"
 #include "ingress_internal.h"
 #include "proto/smtp/address.h"
@@ -19,6 +20,7 @@ struct check {
 	struct smtp_rcpt rcpt;        /* strings live in the transaction, as do those of */
 	struct str sender;
 	struct recipient_ask *ask;
+	struct before_ask *stage;
 	struct greylist_ask *grey;
 	struct event *timer;
 	bool tarpitted;
@@ -31,6 +33,7 @@ static void release(struct check *c)
 {
 	struct session *s = c->s;
 	recipients_cancel(c->ask);
+	before_ask_cancel(c->stage);
 	greylist_cancel(c->grey);
 	if (c->timer)
 		event_free(c->timer);
@@ -142,7 +145,10 @@ static void ask_greylist(struct check *c)
 
 /* --- who lives here */
 
-static void unknown(struct check *c)
+static const char nobody[] = "No such recipient here", not_now[] = "Recipients cannot be looked up at the moment; try again later";
+
+/* For good. text: what is said. */
+static void unknown(struct check *c, const char *status, const char *text)
 {
 	struct session *s = c->s;
 	const struct abuse_terms *t = &s->terms->abuse;
@@ -159,7 +165,7 @@ static void unknown(struct check *c)
 	if (over)
 		reply(c, 421, "4.7.0", "Too many unknown recipients");
 	else
-		reply(c, 550, "5.1.1", "No such recipient here");
+		reply(c, 550, status, "%s", text);
 	if (stranger && t->unknown_delay_us && (harvests || s->unknown > t->unknown_free)) {
 		if (s->in->tarpitted < s->in->set.abuse.tarpit_max && wait_until(c, t->unknown_delay_us, on_delayed)) {
 			c->tarpitted = true;
@@ -179,7 +185,7 @@ static void on_recipient(struct check *c, enum recipient_answer a)
 		if (a == RECIPIENT_YES)
 			reply(c, 250, "2.1.5", "<%.*s>", STR_ARG(c->rcpt.address));
 		else if (a == RECIPIENT_NO)
-			reply(c, 550, "5.1.1", "No such recipient here");
+			reply(c, 550, "5.1.1", nobody);
 		else
 			reply(c, 451, "4.3.0", "Cannot look it up at the moment");
 		c->accept = a == RECIPIENT_YES;
@@ -187,10 +193,10 @@ static void on_recipient(struct check *c, enum recipient_answer a)
 	} else if (a == RECIPIENT_YES) {
 		ask_greylist(c);
 	} else if (a == RECIPIENT_NO) {
-		unknown(c);
+		unknown(c, "5.1.1", nobody);
 	} else {
 		ingress_refused(s->in, s, REFUSED_LOOKUP, "from=%s to=%s", log_q(c->sender), log_q(c->rcpt.address));
-		reply(c, 451, "4.3.0", "Recipients cannot be looked up at the moment; try again later");
+		reply(c, 451, "4.3.0", "%s", not_now);
 		answer(c);
 	}
 }
@@ -203,16 +209,51 @@ static void on_recipient_later(void *arg, enum recipient_answer a, const char *s
 	on_recipient(c, a);
 }
 
-static void ask_recipient(struct check *c)
+static void ask_sources(struct check *c)
 {
 	const char *source;
-	enum recipient_answer a = RECIPIENT_YES;
-	if (c->local && c->rcpt.domain.n)
-		a = recipients_ask(c->s->in->recipients, c->rcpt.local, c->rcpt.domain, on_recipient_later, c, &c->ask, &source);
+	enum recipient_answer a = recipients_ask(c->s->in->recipients, c->rcpt.local, c->rcpt.domain, on_recipient_later, c, &c->ask, &source);
 	if (a == RECIPIENT_WAIT)
 		c->later = true;
 	else
 		on_recipient(c, a);
+}
+
+/* The stage that RECIPIENTS names has spoken. */
+static void on_stage(void *arg, enum before_told told, const char *enhanced, const char *text)
+{
+	struct check *c = arg;
+	struct session *s = c->s;
+	c->stage = NULL;
+	if (told == BEFORE_SILENT) {
+		ask_sources(c);
+	} else if (c->what == SMTP_EV_VRFY || told == BEFORE_KNOWS) {
+		on_recipient(c, told == BEFORE_KNOWS ? RECIPIENT_YES : told == BEFORE_REFUSES ? RECIPIENT_NO : RECIPIENT_AWAY);
+	} else if (told == BEFORE_REFUSES) {
+		unknown(c, enhanced[0] ? enhanced : "5.1.1", text[0] ? text : nobody);
+	} else {
+		ingress_refused(s->in, s, REFUSED_LOOKUP, "from=%s to=%s", log_q(c->sender), log_q(c->rcpt.address));
+		reply(c, text[0] ? 450 : 451, enhanced[0] ? enhanced : "4.3.0", "%s", text[0] ? text : not_now);
+		answer(c);
+	}
+}
+
+static void ask_recipient(struct check *c)
+{
+	struct ingress *in = c->s->in;
+	const char *stage;
+	if (!c->local || !c->rcpt.domain.n) {
+		on_recipient(c, RECIPIENT_YES);
+		return;
+	}
+	if (!(stage = recipients_stage(in->recipients, c->rcpt.domain))) {
+		ask_sources(c);
+		return;
+	}
+	if ((c->stage = before_ask(in->before, stage, c->sender, c->rcpt.address, on_stage, c)))
+		c->later = true;
+	else
+		on_recipient(c, RECIPIENT_AWAY);
 }
 
 /* --- lists in the DNS */
@@ -248,7 +289,7 @@ static void on_lists_late(evutil_socket_t fd, short what, void *arg)
 void checks_dnsbl_done(struct session *s)
 {
 	struct check *c = s->check;
-	if (!c || !c->timer || c->tarpitted || c->ask || c->grey || c->what != SMTP_EV_RCPT)
+	if (!c || !c->timer || c->tarpitted || c->ask || c->stage || c->grey || c->what != SMTP_EV_RCPT)
 		return; /* nobody waits for lists */
 	event_free(c->timer);
 	c->timer = NULL;

@@ -16,6 +16,7 @@ static void sources_done(struct domain_sources *d)
 	free((char *)(uintptr_t)d->pattern.p);
 	free(d->files);
 	free(d->delimiters);
+	free(d->stage);
 }
 
 static void all_done(struct domain_sources *of, size_t n, struct recipient_file **files, size_t n_files)
@@ -75,6 +76,15 @@ static int take_file(struct reading *g, struct domain_sources *d, struct str wor
 	return 0;
 }
 
+static int take_stage(struct domain_sources *d, struct str word)
+{
+	free(d->stage);
+	d->stage = str_dupz(str_skip(word, sizeof RECIPIENTS_STAGE - 1));
+	for (char *z = d->stage; z && *z; z++) /* as all names of stages are */
+		*z = *z >= 'A' && *z <= 'Z' ? (char)(*z + 32) : *z;
+	return d->stage ? 0 : -1;
+}
+
 static int take_section(struct reading *g, const char *section, const char *domains)
 {
 	struct domain_sources *more = realloc(g->of, (g->n + 1) * sizeof *more), *d;
@@ -104,6 +114,8 @@ static int take_section(struct reading *g, const char *section, const char *doma
 		else if (str_ieq(w, STR("system")))
 			d->system = true;
 		else if (str_istarts(w, STR("file:")) && take_file(g, d, w))
+			return -1;
+		else if (str_istarts(w, STR(RECIPIENTS_STAGE)) && take_stage(d, w))
 			return -1;
 	}
 	d->any |= !some;
@@ -197,6 +209,13 @@ static const struct domain_sources *sources_of(const struct recipients *r, const
 		if (!r->of[i].domains || config_domains_has(r->of[i].domains, str_from(domain)))
 			return &r->of[i];
 	return NULL;
+}
+
+const char *recipients_stage(const struct recipients *r, struct str domain)
+{
+	char folded[CONFIG_DOMAIN_MAX + 1];
+	const struct domain_sources *d = config_domain_fold(domain, folded, sizeof folded) ? NULL : sources_of(r, folded);
+	return d ? d->stage : NULL;
 }
 
 /* An address in the form that is compared, and without what stands behind the delimiter. */

@@ -1,6 +1,6 @@
 /* Who lives here: may a recipient of a local domain be refused with 550 at RCPT? Sources by configuration (RECIPIENTS of [pepsi] and
  * of [domain-NAME]): any (everybody, the default), table (pepsi.recipient), aliases (pepsi.alias_map), system (accounts of this
- * machine), file:/PATH. One source that knows the address is enough; a source that cannot be asked makes "no" a "cannot tell",
+ * machine), file:/PATH, stage:NAME (a stage is asked: before.h; the caller does that, and comes here when it is silent). One source that knows the address is enough; a source that cannot be asked makes "no" a "cannot tell",
  * never a 550. postmaster lives everywhere (RFC 5321 §4.5.1).
  *
  * Told: recipients_ask() folds the address, looks into files at once, and, where the database or the accounts are to be asked,
@@ -14,6 +14,8 @@
 #include "store/recipient.h"
 
 #include <event2/event.h>
+
+#define RECIPIENTS_STAGE "stage:" /* in front of its name */
 
 struct recipients;
 struct recipient_ask;
@@ -39,6 +41,8 @@ struct recipients *recipients_new(struct event_base *base, const struct recipien
 void recipients_free(struct recipients *r); /* accepts NULL. Late answers find nobody */
 /* Sources of all domains, as c has them; files are read. 0 or -1 (memory; a fault was added, the old ones go on). */
 int recipients_configure(struct recipients *r, const struct config *c, const struct recipients_settings *set, struct config_faults *faults);
+/* The stage that is to be asked about addresses of the domain, before anybody else; NULL: none. Lives until the next recipients_configure(). */
+const char *recipients_stage(const struct recipients *r, struct str domain);
 /* Is anything but "any" configured? */
 bool recipients_wanted(const struct recipients *r);
 

@@ -64,6 +64,7 @@ struct domain_sources {
 	struct recipient_file **files;  /* borrowed */
 	size_t n_files;
 	char *delimiters;
+	char *stage;                /* NULL: none */
 };
 
 struct recipients {

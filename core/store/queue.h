@@ -82,10 +82,12 @@ void store_orphans(struct store_conn *c, const int64_t *known, size_t n, store_s
 /* Which of these rows still exist and are still running at that stage: what a dead worker left unanswered. */
 void store_still_running(struct store_conn *c, const char *stage, const int64_t *ids, size_t n, store_still_fn fn, void *arg);
 /* Books a crash or an overrun on a running row in state.dispatch_error {kind, stage, crashes, overruns, at, report}; at the
- * limit-th of its kind it becomes `failed` (crash) or `timeout` (overrun), before that it is pending again. ended: it reached
- * the end. A row that is not running any more is left alone. report_json: {"error":"…"} is what the queue list shows; NULL: none. */
-typedef void (*store_blame_fn)(void *arg, enum store_rc rc, bool ended);
-void store_blame(struct store_conn *c, int64_t id, bool overrun, unsigned limit, const char *report_json, store_blame_fn fn, void *arg);
+ * limit-th of its kind it becomes `failed` (crash) or `timeout` (overrun), before that it is pending again. ENDED: it reached
+ * the end. A row that is not running at this stage any more is left alone: its worker had committed before it died, and the row is
+ * pending somewhere, or gone. report_json: {"error":"…"} is what the queue list shows; NULL: none. */
+enum store_blamed { STORE_BLAMED_NOT, STORE_BLAMED, STORE_BLAMED_ENDED };
+typedef void (*store_blame_fn)(void *arg, enum store_rc rc, enum store_blamed how);
+void store_blame(struct store_conn *c, int64_t id, const char *stage, bool overrun, unsigned limit, const char *report_json, store_blame_fn fn, void *arg);
 
 /* What the dispatcher knows of a stage, for store_expire(). */
 struct store_expire_stage {

@@ -42,7 +42,8 @@ static struct queue_call *queue_call_new(void (*done)(struct call *, enum store_
 static void lock_result(struct call *call, unsigned stmt, const PGresult *res)
 {
 	(void)stmt;
-	((struct queue_call *)call)->a = PQntuples(res) == 1 && result_bool(res, 0, 0);
+	if (PQntuples(res) == 1 && !PQgetisnull(res, 0, 0))
+		((struct queue_call *)call)->a = result_bool(res, 0, 0) ? STORE_BLAMED_ENDED : STORE_BLAMED;
 }
 
 static void lock_done(struct call *call, enum store_rc rc, const char *err)
@@ -399,7 +400,8 @@ void store_orphans(struct store_conn *c, const int64_t *known, size_t n, store_s
 static void blame_result(struct call *call, unsigned stmt, const PGresult *res)
 {
 	(void)stmt;
-	((struct queue_call *)call)->a = PQntuples(res) == 1 && result_bool(res, 0, 0);
+	if (PQntuples(res) == 1 && !PQgetisnull(res, 0, 0))
+		((struct queue_call *)call)->a = result_bool(res, 0, 0) ? STORE_BLAMED_ENDED : STORE_BLAMED;
 }
 
 static void blame_done(struct call *call, enum store_rc rc, const char *err)
@@ -407,21 +409,22 @@ static void blame_done(struct call *call, enum store_rc rc, const char *err)
 	struct queue_call *q = (struct queue_call *)call;
 
 	(void)err;
-	q->fn.blame(q->arg, rc, rc == STORE_OK && q->a);
+	q->fn.blame(q->arg, rc, rc == STORE_OK ? (enum store_blamed)q->a : STORE_BLAMED_NOT);
 }
 
-void store_blame(struct store_conn *c, int64_t id, bool overrun, unsigned limit, const char *report_json, store_blame_fn fn, void *arg)
+void store_blame(struct store_conn *c, int64_t id, const char *stage, bool overrun, unsigned limit, const char *report_json, store_blame_fn fn, void *arg)
 {
 	struct queue_call *q = queue_call_new(blame_done, blame_result, arg);
 	struct params *p;
 
 	if (!q) {
-		fn(arg, STORE_FULL, false);
+		fn(arg, STORE_FULL, STORE_BLAMED_NOT);
 		return;
 	}
 	q->fn.blame = fn;
 	p = call_add(&q->call, STMT_BLAME);
 	params_int8(p, id);
+	params_text(p, stage);
 	params_bool(p, overrun);
 	params_int4(p, limit > INT32_MAX ? INT32_MAX : (int32_t)limit);
 	params_text(p, report_json);

@@ -50,7 +50,7 @@ const struct stmt stmts[STMT_N] = {
 	    " ORDER BY id LIMIT 10000" },
 	[STMT_STILL_RUNNING] = { "still_running", "SELECT id FROM pepsi.workqueue WHERE id = ANY ($1::bigint[])"
 	    " AND status = 'running' AND stage = $2::text ORDER BY id" },
-	[STMT_BLAME] = { "blame", "SELECT pepsi.workqueue_blame($1::bigint, $2::boolean, $3::integer, $4::text::jsonb)" },
+	[STMT_BLAME] = { "blame", "SELECT pepsi.workqueue_blame($1::bigint, $2::text, $3::boolean, $4::integer, $5::text::jsonb)" },
 	[STMT_FLUSH_STAGES] = { "flush_stages", "INSERT INTO pepsi.stage_stats AS s (stage, messages, time_us, kills, crashes)"
 	    " SELECT u.stage, sum(u.messages), sum(u.time_us), sum(u.kills), sum(u.crashes)"
 	    " FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[]) u(stage, messages, time_us, kills, crashes)"

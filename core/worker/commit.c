@@ -5,6 +5,7 @@
  * more to do than to wait (serve.c) tries once, and comes again. */
 #include "base/clock.h"
 #include "fuse.h"
+#include "measure.h"
 #include "run.h"
 #include "state.h"
 
@@ -255,6 +256,8 @@ static int finish(struct run *r, int bad)
 				log_event(&r->slots[i]);
 			}
 		bad = answer(r);
+		if (!bad)
+			measure_tell(r->by_hand ? -1 : r->out_fd, false);
 	}
 	for (size_t i = 0; i < r->n_slots; i++) {
 		struct pepsi_msg *m = r->slots[i].msg;

@@ -1,6 +1,7 @@
 /* The function table that modules see. */
 #include "base/clock.h"
 #include "concurrent.h"
+#include "measure.h"
 #include "pass.h"
 #include "resolve.h"
 
@@ -66,4 +67,7 @@ const struct pepsi_host worker_host = {
 	.complete = host_complete,
 	.in_hand = host_in_hand,
 	.mono_ms = host_mono_ms,
+	.metric = host_metric,
+	.measure = host_measure,
+	.status_report = host_status_report,
 };

@@ -6,6 +6,7 @@
 #include "concurrent.h"
 #include "confine.h"
 #include "fuse.h"
+#include "measure.h"
 #include "page.h"
 #include "run.h"
 #include "steer.h"
@@ -219,6 +220,7 @@ static int run_stage(struct config *c, const char *stage, int channel, int out, 
 	}
 	const struct pepsi_host *host = engine ? concurrent_table() : &worker_host;
 	int page_fd = page_open(r->by_hand);
+	measure_own(stage);
 
 	/* by hand it runs under whoever typed the command, with what privileges they have */
 	if (!r->by_hand && confine(mod->stage.caps & PEPSI_CAP_HELPER))
@@ -235,12 +237,14 @@ static int run_stage(struct config *c, const char *stage, int channel, int out, 
 			ret = serve_loop(many, engine, &left);
 		else
 			ret = run_loop(r) ? EXIT_ERROR : EXIT_ORDERLY;
+		measure_tell(r->by_hand ? -1 : r->out_fd, true);
 		if (left) /* messages are pending, or unanswered: there is nothing that could be closed in order */
 			_exit(r->by_hand ? EXIT_ERROR : ret);
 		if (ret == EXIT_ORDERLY && r->by_hand && r->failed_some)
 			ret = EXIT_ERROR;
 		if (mod->stage.close)
 			mod->stage.close(env.state);
+		measure_tell(r->by_hand ? -1 : r->out_fd, true);
 	}
 	fuse_free(r->fuse);
 	concurrent_free(engine);

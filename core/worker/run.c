@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "fuse.h"
+#include "measure.h"
 #include "page.h"
 
 #include <errno.h>
@@ -169,7 +170,8 @@ int run_loop(struct run *r)
 				return 1;
 			if (leave || !may_read(r))
 				return 0;
-			if (input_fill(&r->in, -1, r->stop_fd, err, sizeof err) < 0)
+			measure_tell(r->by_hand ? -1 : r->out_fd, false);
+			if (input_fill(&r->in, r->by_hand ? -1 : measure_due_ms(), r->stop_fd, err, sizeof err) < 0)
 				goto broken;
 			continue;
 		}

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "concurrent.h"
+#include "measure.h"
 #include "page.h"
 
 #include <stdio.h>
@@ -291,6 +292,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	if (!s->r->by_hand && s->r->in.ended && run_nobody_there(s->r))
 		s->gone = true;
+	measure_tell(s->r->by_hand ? -1 : s->r->out_fd, false);
 	struct pepsi_msg *m = concurrent_stop_near(s->c, now);
 	if (m && !s->overdue) {
 		s->overdue = work_of(m);

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "concurrent.h"
 #include "confine.h"
+#include "measure.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -179,6 +180,11 @@ static struct pepsi_host trial_host(void)
 	h.complete_success = t_complete_success;
 	h.rewrite_recipients = t_rewrite_recipients;
 	return h;
+}
+
+static void note_measured(const char *line)
+{
+	note(TRIAL_NOTE_METRIC, line);
 }
 
 static _Noreturn void refuse(const char *text)
@@ -404,6 +410,7 @@ static _Noreturn void child(const struct trial *t)
 	step(STEP_CLOSE, 0);
 	if (mod.stage.close)
 		mod.stage.close(env.state);
+	measure_each(conf.stage, note_measured);
 	sh->step = STEP_END;
 	_exit(0);
 }
@@ -477,7 +484,7 @@ static void read_notes(const struct shared *s, struct trial_result *ret)
 		size_t len = strlen(rec);
 		int32_t level = rec[0] - '0' - 1;
 		if (len) {
-			bool good = level >= TRIAL_NOTE_FAULT && level <= PEPSI_LOG_DEBUG;
+			bool good = level >= TRIAL_NOTE_FAULT && level <= TRIAL_NOTE_METRIC;
 			ret->notes[ret->n_notes++] = (struct trial_note){ good ? level : PEPSI_LOG_INFO, rec + 1 };
 		}
 		at += len + 1;

@@ -57,6 +57,7 @@ struct trial_note {
 	const char *text;  /* a log line; of a fault "OPTION: what is wrong" */
 };
 #define TRIAL_NOTE_FAULT (-1)
+#define TRIAL_NOTE_METRIC 4  /* what the module measured: pepsi_module_… as /metrics has it; or its report */
 
 struct trial_result {
 	enum trial_end end;

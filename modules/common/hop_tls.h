@@ -15,6 +15,11 @@ struct hop_tls_conf *hop_tls_conf_new(bool verify, const char *ca_file, struct b
 int hop_tls_conf_identity(struct hop_tls_conf *c, const char *cert, const char *key, struct buf *why);
 void hop_tls_conf_free(struct hop_tls_conf *c);
 
+/* Is the chain that a peer showed valid, by the authorities of c, for one of these names ("a.example,.example.org", the latter for all below
+ * it)? X509_V_OK or X509_V_ERR_…. */
+struct stack_st_X509;
+int hop_tls_chain_error(const struct hop_tls_conf *c, const struct stack_st_X509 *chain, const char *names);
+
 /* host: name (sent as SNI) or numeric address, for verification. NULL: out of memory. */
 struct hop_tls *hop_tls_new(struct hop_tls_conf *c, const char *host);
 void hop_tls_free(struct hop_tls *t);

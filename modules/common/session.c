@@ -291,7 +291,13 @@ static void engine_event(struct session *s, enum smtp_client_event ev)
 		s->failure = *smtp_client_failure(s->c);
 		over(s);
 		return;
-	default: /* TLS_REFUSED: READY follows */
+	case SMTP_CEV_TLS_REFUSED: { /* READY follows */
+		const struct smtp_result *r = smtp_client_failure(s->c);
+		snprintf(s->refused, sizeof s->refused, "%u%s%s %.*s", r->code, r->status[0] ? " " : "", r->status, STR_ARG(r->text));
+		s->facts.refused = s->refused;
+		return;
+	}
+	default:
 		return;
 	}
 }

@@ -58,6 +58,7 @@ struct session_facts {
 	bool starttls;             /* was offered */
 	bool tls;                  /* the handshake went through */
 	bool tls_failed;           /* it did not: the connection is over */
+	const char *refused;       /* STARTTLS was refused: the reply ("454 4.7.0 not now"); the session goes on without. Else NULL */
 	unsigned caps;             /* SMTP_CAP_* of the last EHLO */
 	int pkix_error;            /* with tls: X509_V_OK or X509_V_ERR_… of the certificate, for `name` */
 	const struct stack_st_X509 *chain; /* with tls: what it showed; until control goes back to the loop */

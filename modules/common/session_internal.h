@@ -31,6 +31,7 @@ struct session {
 	struct smtp_result failure; /* before there is an engine's */
 	char why[256];              /* given to smtp_client_lost() */
 	char text[SMTP_CLIENT_TEXT_MAX + 1];
+	char refused[SMTP_CLIENT_TEXT_MAX + 32]; /* facts.refused */
 };
 
 enum { SESSION_PIECE = 16 * 1024, SESSION_TURN_OCTETS = 512 * 1024 }; /* written in one callback, at most: others wait */

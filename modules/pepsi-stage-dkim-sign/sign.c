@@ -3,6 +3,7 @@
  * an unsigned message is refused elsewhere, a late one is not. */
 #include "authors.h"
 #include "keydir.h"
+#include "ours.h"
 #include "pattern.h"
 #include "say.h"
 #include "seal.h"
@@ -60,7 +61,7 @@ static int32_t check(const struct pepsi_host *host, const struct pepsi_conf *con
 	size_t n;
 	check_names(host, conf, report, "HEADERS");
 	check_names(host, conf, report, "OVERSIGN");
-	if (networks && (wrong = authors_network_wrong(networks, &n)))
+	if (networks && (wrong = ours_network_wrong(networks, &n)))
 		fault(host, report, "NETWORKS", "\"%.*s\" is no address and no network", (int)n, wrong);
 	while (str_word(&rest, " \t,", &word))
 		if (pattern_parse(word, &p) || p.kind == PATTERN_ADDRESS || p.kind == PATTERN_LOCAL)
@@ -250,7 +251,8 @@ static int32_t process(void *worker, const struct pepsi_host *host, struct pepsi
 		rc = host->body(msg, &b);
 	if (rc != PEPSI_OK)
 		return rc;
-	if (!p.s->all && !authors_ours(host, msg, p.s->networks)) {
+	/* what came from outside is never signed as if it were ours, whatever its From says */
+	if (!p.s->all && !ours_sent(host, msg, p.s->networks)) {
 		say(host, msg, PEPSI_LOG_DEBUG, "not signed: it came from outside");
 		return host->advance(msg);
 	}

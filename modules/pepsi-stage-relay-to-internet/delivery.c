@@ -69,6 +69,13 @@ void delivery_failed_by(struct delivery *d, const struct relay_where *where, enu
 	delivery_failed(d, &r, where);
 }
 
+void delivery_unsafe(struct delivery *d, const struct relay_where *where, enum smtp_phase phase, const char *status, const char *text)
+{
+	const char *copy = arena_strz(d->a, str_from(text));
+	d->unsafe = copy ? copy : "";
+	delivery_failed_by(d, where, phase, status, text);
+}
+
 void delivery_result(struct delivery *d, size_t i, const struct smtp_result *r, const struct relay_where *where, const char *how)
 {
 	struct smtp_result *old = &d->m.rcpts[i].result;
@@ -125,6 +132,7 @@ void delivery_reset(struct delivery *d)
 {
 	d->line = NULL;
 	d->at = d->tries = d->offered = 0;
+	d->unsafe = NULL;
 	memset(d->asked, 0, d->m.n_rcpts * sizeof *d->asked);
 	for (unsigned i = 0; i < d->n_hosts; i++)
 		d->host[i].done = false;
@@ -138,7 +146,12 @@ static void plan(struct delivery *d)
 	if (d->look || d->sts_ask)
 		return;
 	if (plan_make(d)) {
-		queue_add(d);
+		const char *why;
+		uint32_t rests = safety_rests(d, &why);
+		if (rests)
+			delivery_back(d, rests, "tls", why);
+		else
+			queue_add(d);
 		return;
 	}
 	for (unsigned i = 0; i < d->n_hosts; i++)
@@ -174,6 +187,8 @@ static void routed(void *arg, int rc)
 	struct delivery *d = arg;
 	bool memory = rc != DNS_DONE, later = memory || d->route.state == ROUTE_TEMPORARY;
 	d->look = NULL;
+	if (rc == DNS_DONE && d->route.refused)
+		log_refused(d);
 	if (memory || d->route.state != ROUTE_FOUND)
 		delivery_failed_by(d, log_where(d, NULL), SMTP_PHASE_CONNECT, memory ? "4.3.0" : d->route.status,
 		    memory ? "out of memory" : d->route.reason);
@@ -275,7 +290,7 @@ int32_t delivery_begin(struct worker *w, struct pepsi_msg *msg)
 	d->m.content = smtp_content_scan(d->m.headers, d->m.body);
 	d->optional = !d->m.require_tls && tls_optional(d->m.headers);
 	d->route = (struct route){ .domain = str_from(d->domain), .ipv4 = set->ipv4, .ipv6 = set->ipv6, .local_ok = set->local_ok,
-		.own = set->own, .n_own = set->n_own, .own_ip = set->own_ip, .n_own_ip = set->n_own_ip, .seed = route_mix(&w->seed) };
+		.public_only = true, .allow = set->allow, .n_allow = set->n_allow, .own = set->own, .n_own = set->n_own, .own_ip = set->own_ip, .n_own_ip = set->n_own_ip, .seed = route_mix(&w->seed) };
 	rc = PEPSI_RETRY;
 	d->look = lookup_begin(w->host, w->conf, msg, d->answers, literal ? route_evaluate : nothing, &d->route,
 	    literal ? routed : admitted, d);

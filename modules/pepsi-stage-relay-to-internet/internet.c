@@ -9,10 +9,10 @@ static const struct pepsi_option options[] = {
 	{ "PORT", PEPSI_OPT_INT, PEPSI_OPTF_FILE_ONLY, "25", 1, 65535, NULL, "port of mail exchangers" },
 	{ "HELO", PEPSI_OPT_STRING, 0, NULL, 0, 0, NULL, "our name towards mail exchangers; default: HOSTNAME of [pepsi]" },
 	{ "FAMILY", PEPSI_OPT_CHOICE, 0, "any", 0, 0, "any ipv4 ipv6", "addresses that are connected to" },
-	{ "TLS", PEPSI_OPT_CHOICE, PEPSI_OPTF_FILE_ONLY, "may", 0, 0, "none may require dane",
-	    "STARTTLS where neither DANE, MTA-STS nor TLS_POLICY_… says more: never, where offered, always, or only with usable TLSA records" },
+	{ "TLS", PEPSI_OPT_CHOICE, PEPSI_OPTF_FILE_ONLY, "may", 0, 0, "none may require verify dane",
+	    "STARTTLS where neither DANE, MTA-STS nor TLS_POLICY_… says more: never, where offered, always, with a valid certificate, or only with usable TLSA records" },
 	{ "TLS_POLICY_*", PEPSI_OPT_MULTI, PEPSI_OPTF_FILE_ONLY, NULL, 0, 0, NULL,
-	    "DOMAIN… none|may|require|dane: as TLS, for recipients at domain, *.domain or *; the first line that matches decides, in file order" },
+	    "DOMAIN… none|may|require|verify[=NAME,…]|dane: as TLS, for recipients at domain, *.domain or *; the first line that matches decides, in file order" },
 	{ "TLS_CA_FILE", PEPSI_OPT_PATH, 0, NULL, 0, 0, NULL, "authorities that certificates are checked with (PEM); default: the system's" },
 	{ "DANE", PEPSI_OPT_BOOL, PEPSI_OPTF_FILE_ONLY, "YES", 0, 0, NULL,
 	    "obey TLSA records (RFC 7672); needs a resolver that validates and is trusted: [pepsi-dns] TRUST_AD" },
@@ -28,8 +28,10 @@ static const struct pepsi_option options[] = {
 	{ "OWN_NAMES", PEPSI_OPT_LIST, 0, NULL, 0, 0, NULL, "further names of this host: exchangers of that name are ourselves; HOSTNAME and HELO are known" },
 	{ "OWN_ADDRESSES", PEPSI_OPT_LIST, 0, NULL, 0, 0, NULL,
 	    "addresses that lead to this host from outside (NAT); those of its interfaces are known" },
+	{ "ALLOW_NETWORKS", PEPSI_OPT_LIST, PEPSI_OPTF_FILE_ONLY, NULL, 0, 0, NULL,
+	    "networks (or: private) that exchangers may be in although they are no part of the public Internet: of a VPN, of domains within" },
 	{ "ALLOW_LOOPBACK", PEPSI_OPT_BOOL, PEPSI_OPTF_FILE_ONLY, "NO", 0, 0, NULL,
-	    "connect to loopback and link-local addresses when the DNS names them: for laboratories" },
+	    "connect to whatever address the DNS names, loopback and link-local ones, too: for laboratories" },
 	{ "CONNECT_TIMEOUT", PEPSI_OPT_DURATION, 0, "30 s", 1, 3600, NULL, "for a connection" },
 	{ "GREETING_TIMEOUT", PEPSI_OPT_DURATION, 0, "5 min", 1, 3600, NULL, "for the banner, the replies to EHLO and STARTTLS, the handshake, each" },
 	{ "COMMAND_TIMEOUT", PEPSI_OPT_DURATION, 0, "5 min", 1, 3600, NULL, "for each reply to MAIL, RCPT, DATA" },
@@ -56,6 +58,7 @@ static void stage_close(void *worker)
 	ratchet_memory_free(w->ratchet);
 	tls_results_free(w->results);
 	queue_free(w->queue);
+	safety_free(w->safety);
 	hop_tls_conf_free(w->env.tls);
 	settings_done(&w->set);
 	free(w);
@@ -75,6 +78,7 @@ static int32_t start(const struct pepsi_host *host, const struct pepsi_conf *con
 		w->env = (struct session_env){ .host = host, .conf = conf, .times = w->set.times };
 		w->env.tls = hop_tls_conf_new(false, w->set.ca_file, &why);
 		w->queue = queue_new(w);
+		w->safety = safety_new(host);
 		w->ratchet = ratchet_memory_new(host, conf);
 		if (w->set.sts)
 			w->sts = sts_policies_new(host, conf, &why);
@@ -83,7 +87,7 @@ static int32_t start(const struct pepsi_host *host, const struct pepsi_conf *con
 		if (w->set.health)
 			w->health = address_health_new(host, conf, &why);
 	}
-	if (!w->env.tls || !w->queue || !w->ratchet || (w->set.sts && !w->sts) || (w->set.health && !w->health) ||
+	if (!w->env.tls || !w->queue || !w->safety || !w->ratchet || (w->set.sts && !w->sts) || (w->set.health && !w->health) ||
 	    (w->set.tlsrpt && !w->results)) {
 		host->log(NULL, PEPSI_LOG_ERROR, why.n ? why.p : "out of memory");
 		buf_free(&why);

@@ -34,19 +34,21 @@ enum {
 	RCPTS_MAX = 100,      /* recipients of one transaction (RFC 5321 §4.5.3.1.8) unless the peer says how many */
 	TEXTS_MAX = 1024 * 1024, /* octets of replies kept for one message */
 	OWN_MAX = 64,         /* addresses and names of our own */
+	NETWORKS_MAX = 256,   /* of ALLOW_NETWORKS */
 	POLICIES_MAX = 10000, /* TLS_POLICY_… lines' patterns */
 };
 
 struct tls_site {
 	struct pattern p;
 	enum tls_operator policy;
+	char *names; /* of "verify=": "mail.example.org,.example.net"; owned; NULL: the host's */
 };
 
 struct settings {
 	unsigned port;
 	char helo[256];
 	bool ipv4, ipv6, local_ok, dane, sts, health, tlsrpt;
-	enum tls_operator tls;
+	struct tls_site tls;   /* of all domains that no other fits */
 	struct tls_site *site; /* the first that fits */
 	size_t n_site;
 	char *ca_file;
@@ -54,6 +56,8 @@ struct settings {
 	size_t n_own;
 	struct route_own own_ip[OWN_MAX];
 	size_t n_own_ip;
+	struct outside_net *allow;
+	size_t n_allow;
 	struct session_times times;
 	struct shapes *shapes;
 	struct sources *sources;
@@ -76,6 +80,7 @@ struct worker {
 	struct address_health *health;
 	struct ratchet_memory *ratchet;
 	struct tls_results *results;
+	struct safety *safety;
 	uint64_t seed;
 };
 
@@ -108,10 +113,12 @@ struct delivery {
 	struct route route;
 	struct plan_host host[HOSTS_MAX];
 	unsigned n_hosts;
+	const struct tls_site *site;       /* what the operator demands; the settings' */
 	uint64_t tag;                      /* of sessions that will do */
 	struct line *line;
 	bool no_dsn, no_deliver_by;        /* a host that took it did not offer them: what was asked for is ours to report */
 	bool taken;                        /* by one at least */
+	const char *unsafe;                /* why a host was not used in this attempt, or left again, for want of safety; NULL: none was */
 	/* this attempt */
 	bool began;                        /* it counts */
 	unsigned char order[ROUTE_ADDRESSES_MAX]; /* of route.address: those that may be tried now */
@@ -155,7 +162,7 @@ int32_t settings_validate(const struct pepsi_host *host, const struct pepsi_conf
 /* 0, or -1 with the reason appended to why. */
 int settings_read(struct settings *s, const struct pepsi_host *host, const struct pepsi_conf *conf, struct buf *why);
 void settings_done(struct settings *s);
-enum tls_operator settings_tls(const struct settings *s, const char *domain);
+const struct tls_site *settings_tls(const struct settings *s, const char *domain);
 
 /* group.c. The domain of the first recipient into ret (DNS_NAME_MAX + 3 octets); if there are others the row is split: 1, and the pass is over
  * with *ret_rc. 0: one domain. */
@@ -176,6 +183,8 @@ void delivery_back(struct delivery *d, uint32_t seconds, const char *why, const 
 void delivery_failed(struct delivery *d, const struct smtp_result *r, const struct relay_where *where);
 /* The same for a cause of our own or the host's: code 0. */
 void delivery_failed_by(struct delivery *d, const struct relay_where *where, enum smtp_phase phase, const char *status, const char *text);
+/* The same for a host that is not safe enough. */
+void delivery_unsafe(struct delivery *d, const struct relay_where *where, enum smtp_phase phase, const char *status, const char *text);
 /* The same result with its text in the delivery's memory: an engine's own lives until its next message, or its end. */
 struct smtp_result delivery_keep(struct delivery *d, const struct smtp_result *r);
 /* The result of recipient i, kept, if it says more than what is there. */
@@ -193,6 +202,16 @@ bool plan_judge(struct delivery *d, unsigned h, const struct session_facts *f, b
     enum ratchet_level *ret_level);
 /* How long the answer that gave an address of host h may be kept, seconds. */
 uint32_t plan_ttl(const struct delivery *d, const struct route_address *a);
+
+/* safety.c: domains whose hosts are not as safe as they must be are left alone by themselves, so that others at the same hosts are not. */
+struct safety *safety_new(const struct pepsi_host *host);
+void safety_free(struct safety *s); /* accepts NULL */
+/* Is the domain of d, with what is demanded of its hosts now (d->tag), left alone? For so many seconds; 0: no, and this is the one that tries where it
+ * was. *ret_why: until the next call. */
+uint32_t safety_rests(struct delivery *d, const char **ret_why);
+/* None of its hosts was safe enough (d->unsafe); or one was. */
+void safety_refused(struct delivery *d);
+void safety_met(struct delivery *d);
 
 /* line.c */
 /* A new session for d, which is no longer waiting. */
@@ -237,6 +256,8 @@ void results_tell(struct delivery *d, unsigned h, const struct tls_verdict *v, c
 
 /* log.c */
 void log_results(struct delivery *d);
+/* An address that the DNS names is none that mail from outside is sent to. */
+void log_refused(struct delivery *d);
 /* Where a result came from, in the delivery's memory; l NULL: from nowhere. NULL: memory. */
 const struct relay_where *log_where(struct delivery *d, const struct line *l);
 /* Our address of the connection, "-" when there is none. */

@@ -167,6 +167,8 @@ static void all_failed(struct line *l)
 		delivery_failed_by(d, log_where(d, NULL), SMTP_PHASE_CONNECT, "4.4.1", address_health_why(d->w->health, &d->route.address[0]));
 	if (d->failure.outcome == SMTP_OUT_NONE)
 		delivery_failed_by(d, NULL, SMTP_PHASE_CONNECT, "4.4.1", "no exchanger can be connected to now");
+	if (d->unsafe)
+		safety_refused(d);
 	enum queue_says says = queue_over(l, &d->failure);
 	l->d = NULL;
 	line_free(l);
@@ -313,12 +315,15 @@ static void judge(struct line *l)
 	if (!l->reused && !l->plain) /* the first connection was told of */
 		results_tell(d, l->at_host, &v, l);
 	if (go) {
+		safety_met(d);
 		l->how = log_how(d, l);
 		queue_ready(l);
 		send_part(l);
 		return;
 	}
-	delivery_failed_by(d, l->where, SMTP_PHASE_STARTTLS, v.status, v.reason);
+	char text[SMTP_CLIENT_TEXT_MAX];
+	snprintf(text, sizeof text, "%s%s%s", v.reason, v.detail ? ": " : "", v.detail ? v.detail : "");
+	delivery_unsafe(d, l->where, SMTP_PHASE_STARTTLS, v.status, text);
 	next(l);
 }
 
@@ -425,7 +430,7 @@ static bool without_tls(struct line *l)
 		struct smtp_result r = *session_failure(l->s);
 		char text[SMTP_CLIENT_TEXT_MAX];
 		snprintf(text, sizeof text, "%s: %.*s", v.reason, STR_ARG(r.text));
-		delivery_failed_by(d, l->where, SMTP_PHASE_STARTTLS, v.status, text);
+		delivery_unsafe(d, l->where, SMTP_PHASE_STARTTLS, v.status, text);
 		return false;
 	}
 	if (d->tries >= TRIES_MAX || d->grace)

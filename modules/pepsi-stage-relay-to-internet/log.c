@@ -42,6 +42,16 @@ const char *log_how(struct delivery *d, const struct line *l)
 	    d->w->set.port, log_from(l, from, sizeof from), f->tls_text, l->verified, l->reused ? "yes" : "no");
 }
 
+void log_refused(struct delivery *d)
+{
+	const struct route *r = &d->route;
+	char text[INET6_ADDRSTRLEN] = "?";
+	inet_ntop(r->refused_ip.n == 4 ? AF_INET : AF_INET6, r->refused_ip.ip, text, sizeof text);
+	say(d->w->host, d->msg, r->state == ROUTE_FOUND ? PEPSI_LOG_INFO : PEPSI_LOG_WARN,
+	    "event=address-refused domain=%s address=%s why=%s%s", d->domain, text, log_qz(r->refused),
+	    r->state == ROUTE_FOUND ? "" : " hint=\"ALLOW_NETWORKS of this stage allows networks of one's own\"");
+}
+
 void log_results(struct delivery *d)
 {
 	struct buf b = BUF_INIT(4096);

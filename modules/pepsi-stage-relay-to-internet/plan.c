@@ -37,9 +37,9 @@ static uint64_t tag_of(const struct delivery *d)
 		const struct tls_need *n = &d->host[i].need;
 		const struct dane_lookup *l = &d->host[i].dane;
 		unsigned char bits = (unsigned char)(n->usable | n->try_tls << 1 | n->encrypt << 2 | n->dane << 3 | n->pkix << 4 |
-						     n->requiretls << 5);
+						     n->requiretls << 5 | n->verify << 6);
 		h = mix(h, &bits, 1);
-		own |= n->dane || n->pkix;
+		own |= n->dane || n->pkix || n->verify;
 		for (size_t k = 0; n->dane && k < l->tlsa->n_rr; k++)
 			h = mix(h, l->tlsa->rr[k].data.p, l->tlsa->rr[k].data.n);
 	}
@@ -49,10 +49,10 @@ static uint64_t tag_of(const struct delivery *d)
 unsigned plan_make(struct delivery *d)
 {
 	unsigned usable = 0;
-	enum tls_operator site = settings_tls(&d->w->set, d->route.name);
+	d->site = settings_tls(&d->w->set, d->route.name);
 	for (unsigned i = 0; i < d->n_hosts; i++) {
 		struct plan_host *h = &d->host[i];
-		h->rules = (struct tls_rules){ .site = site, .dane = d->w->set.dane ? h->dane.status : DANE_NONE, .mx_secure = d->route.mx_secure,
+		h->rules = (struct tls_rules){ .site = d->site->policy, .site_named = d->site->names, .dane = d->w->set.dane ? h->dane.status : DANE_NONE, .mx_secure = d->route.mx_secure,
 			.requiretls = d->m.require_tls, .optional = d->optional };
 		if (d->sts) {
 			h->rules.sts = d->sts->mode;
@@ -92,7 +92,7 @@ void plan_refuse(struct delivery *d, unsigned i)
 	tls_judge(&d->host[i].rules, &d->host[i].need, NULL, &v);
 	results_tell(d, i, &v, NULL);
 	snprintf(text, sizeof text, "%s: %s", d->route.host[i].name, v.reason);
-	delivery_failed_by(d, log_where(d, NULL), SMTP_PHASE_CONNECT, v.status, text);
+	delivery_unsafe(d, log_where(d, NULL), SMTP_PHASE_CONNECT, v.status, text);
 }
 
 bool plan_judge(struct delivery *d, unsigned i, const struct session_facts *f, bool plain, struct tls_verdict *ret, const char **ret_verified,
@@ -100,11 +100,12 @@ bool plan_judge(struct delivery *d, unsigned i, const struct session_facts *f, b
 {
 	struct plan_host *h = &d->host[i];
 	/* over a second connection without TLS what the first one offered still counts */
-	struct tls_seen seen = { .starttls = f->starttls || plain, .tls = f->tls, .requiretls = f->tls && (f->caps & SMTP_CAP_REQUIRETLS),
+	struct tls_seen seen = { .starttls = f->starttls || plain, .refused = f->refused, .tls = f->tls, .requiretls = f->tls && (f->caps & SMTP_CAP_REQUIRETLS),
 		.dane = DANE_NO_CERT, .pkix_error = f->pkix_error };
+	seen.site_error = f->tls && d->site->names ? hop_tls_chain_error(d->w->env.tls, f->chain, d->site->names) : f->pkix_error;
 	bool dane = f->tls && h->need.dane_look && look(d, i, f, &seen.dane);
 	tls_judge(&h->rules, &h->need, &seen, ret);
-	*ret_verified = !f->tls ? "no" : dane ? "dane" : f->pkix_error != 0 ? "no" : h->rules.sts == STS_ENFORCE ? "mta-sts" : "pkix";
+	*ret_verified = !f->tls ? "no" : dane ? "dane" : f->pkix_error != 0 && seen.site_error != 0 ? "no" : h->rules.sts == STS_ENFORCE && f->pkix_error == 0 ? "mta-sts" : "pkix";
 	*ret_level = ratchet_level(&h->rules, &seen, ret);
 	return ret->go;
 }

@@ -228,20 +228,21 @@ enum queue_says queue_sent(struct line *l, const struct smtp_result *worst)
 	return says == TRAFFIC_KEPT ? QUEUE_KEPT : QUEUE_YOURS;
 }
 
-/* What we know better than the words of a failure tell. */
-static enum trouble trouble_known(const struct smtp_result *r)
+/* What we know better than the words of a failure tell. unsafe: some host was well, but not safe enough for this domain: that another one is dead
+ * must not keep others from the first. */
+static enum trouble trouble_known(const struct smtp_result *r, bool unsafe)
 {
-	if (!r || r->code)
+	if (!r)
 		return TROUBLE_NONE;
-	if (!strcmp(r->status, "4.3.0"))
+	if (!r->code && !strcmp(r->status, "4.3.0"))
 		return TROUBLE_LOCAL;
-	return r->phase == SMTP_PHASE_STARTTLS ? TROUBLE_TLS : TROUBLE_NONE;
+	return unsafe ? TROUBLE_TLS : TROUBLE_NONE;
 }
 
 enum queue_says queue_over(struct line *l, const struct smtp_result *failure)
 {
 	struct queue *q = l->w->queue;
-	int says = traffic_end(q->t, now_ms(q), &l->link, failure, trouble_known(failure));
+	int says = traffic_end(q->t, now_ms(q), &l->link, failure, trouble_known(failure, l->d && l->d->unsafe));
 	soon(q);
 	return says == TRAFFIC_KEPT ? QUEUE_KEPT : QUEUE_YOURS;
 }

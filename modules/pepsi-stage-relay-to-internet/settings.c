@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+enum { NAMES_MAX = 16 }; /* of a "verify=" */
+
 static bool given(const char *s)
 {
 	return s && *s;
@@ -22,39 +24,65 @@ static bool helo_ok(const char *s)
 	return n && n <= 255;
 }
 
+/* "require", "verify=mail.example.org,.example.net": 0, and what stands behind the = in names, folded; or -1 with the reason. */
+static int read_policy(struct str word, enum tls_operator *ret, struct buf *names, struct buf *why)
+{
+	ptrdiff_t eq = str_chr(word, '=');
+	struct str rest = eq < 0 ? STR_NULL : str_skip(word, (size_t)eq + 1), name;
+	if (tls_operator_parse(eq < 0 ? word : str_n(word.p, (size_t)eq), ret) || (eq >= 0 && *ret != TLS_VERIFY)) {
+		buf_addf(why, "\"%.*s\" is no policy: none, may, require, verify, verify=NAME,… or dane", STR_ARG(word));
+		return -1;
+	}
+	bool ok = eq < 0 || rest.n;
+	for (size_t n = 0; ok && str_word(&rest, ",", &name); n++) {
+		char folded[DNS_NAME_MAX + 1];
+		bool below = name.n > 1 && name.p[0] == '.';
+		ok = n < NAMES_MAX && dns_name_fold(below ? str_skip(name, 1) : name, folded) > 0 &&
+		    buf_addf(names, "%s%s%s", n ? "," : "", below ? "." : "", folded) == 0;
+	}
+	if (!ok)
+		buf_addf(why, "\"%.*s\": behind verify= stand host names, or .example.org for all below it, %d at most", STR_ARG(word), NAMES_MAX);
+	return ok ? 0 : -1;
+}
+
 /* "example.org *.example.org require" into sites (NULL: only checked). 0, or -1 with the reason. */
 static int add_policy(struct settings *s, const char *value, struct buf *why)
 {
 	struct str all = str_trim(str_from(value)), rest, word;
+	struct buf names = BUF_INIT(NAMES_MAX * (DNS_NAME_MAX + 2));
 	size_t cut = all.n, n = 0;
 	enum tls_operator policy;
 	while (cut && all.p[cut - 1] != ' ' && all.p[cut - 1] != '\t')
 		cut--;
-	if (tls_operator_parse(str_skip(all, cut), &policy)) {
-		buf_addf(why, "\"%.*s\" is no policy: none, may, require or dane", STR_ARG(str_skip(all, cut)));
-		return -1;
-	}
+	if (read_policy(str_skip(all, cut), &policy, &names, why))
+		goto bad;
 	rest = str_n(all.p, cut);
 	while (str_word(&rest, " \t", &word)) {
 		struct pattern p;
 		if (pattern_parse(word, &p) || p.kind == PATTERN_ADDRESS || p.kind == PATTERN_LOCAL) {
 			buf_addf(why, "\"%.*s\" is none of domain, *.domain and *", STR_ARG(word));
-			return -1;
+			goto bad;
 		}
 		n++;
 		if (!s)
 			continue;
 		struct tls_site *more = s->n_site < POLICIES_MAX ? realloc(s->site, (s->n_site + 1) * sizeof *more) : NULL;
-		if (!more) {
+		char *copy = more && names.n ? str_dupz(buf_str(&names)) : NULL;
+		if (more)
+			s->site = more;
+		if (!more || (names.n && !copy)) {
 			buf_addz(why, "too many domains, or out of memory");
-			return -1;
+			goto bad;
 		}
-		s->site = more;
-		more[s->n_site++] = (struct tls_site){ p, policy };
+		more[s->n_site++] = (struct tls_site){ p, policy, copy };
 	}
+	buf_free(&names);
 	if (!n)
 		buf_addz(why, "no domain stands before the policy");
 	return n ? 0 : -1;
+bad:
+	buf_free(&names);
+	return -1;
 }
 
 static int add_address(struct settings *s, struct str word)
@@ -71,6 +99,28 @@ static int add_address(struct settings *s, struct str word)
 	}
 	if (s && s->n_own_ip < OWN_MAX)
 		s->own_ip[s->n_own_ip++] = o;
+	return 0;
+}
+
+/* A word of ALLOW_NETWORKS: a network, or "private". 0, -1: it is none, or there are too many. s NULL: only looked at. */
+static int add_network(struct settings *s, struct str word)
+{
+	static const char *const private[] = { "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7" };
+	bool all = str_ieq(word, STR("private"));
+	size_t n = all ? sizeof private / sizeof *private : 1;
+	struct outside_net *more = s ? realloc(s->allow, (s->n_allow + n) * sizeof *more) : NULL, net;
+	if (s && (!more || s->n_allow + n > NETWORKS_MAX)) {
+		s->allow = more ? more : s->allow;
+		return -1;
+	}
+	if (s)
+		s->allow = more;
+	for (size_t i = 0; i < n; i++) {
+		if (outside_net_parse(all ? str_from(private[i]) : word, &net))
+			return -1;
+		if (s)
+			s->allow[s->n_allow++] = net;
+	}
 	return 0;
 }
 
@@ -142,6 +192,10 @@ int32_t settings_validate(const struct pepsi_host *host, const struct pepsi_conf
 	while (str_word(&rest, " \t", &word))
 		if (add_address(NULL, word))
 			fault(host, report, "OWN_ADDRESSES", "\"%.*s\" is no IPv4 or IPv6 address", STR_ARG(word));
+	rest = str_from(host->conf_str(conf, "ALLOW_NETWORKS"));
+	for (size_t n = 0; str_word(&rest, " \t", &word); n++)
+		if (add_network(NULL, word) || n >= NETWORKS_MAX / 4)
+			fault(host, report, "ALLOW_NETWORKS", "\"%.*s\" is no network (10.0.0.0/8, fd00::/8, private), or one too many", STR_ARG(word));
 	struct settings s = { 0 };
 	struct reporting r = { host, report };
 	read_traffic(&s, host, conf, tell, &r);
@@ -212,6 +266,12 @@ int settings_read(struct settings *s, const struct pepsi_host *host, const struc
 			buf_addf(why, "OWN_ADDRESSES: \"%.*s\" is no IPv4 or IPv6 address", STR_ARG(word));
 			return -1;
 		}
+	rest = str_from(host->conf_str(conf, "ALLOW_NETWORKS"));
+	while (str_word(&rest, " \t", &word))
+		if (add_network(s, word)) {
+			buf_addf(why, "ALLOW_NETWORKS: \"%.*s\" is no network, or one too many", STR_ARG(word));
+			return -1;
+		}
 	own_interfaces(s);
 	s->ipv4 = !family || strcmp(family, "ipv6") != 0;
 	s->ipv6 = !family || strcmp(family, "ipv4") != 0;
@@ -221,8 +281,8 @@ int settings_read(struct settings *s, const struct pepsi_host *host, const struc
 	s->sts = host->conf_int(conf, "MTA_STS");
 	s->tlsrpt = host->conf_int(conf, "TLSRPT");
 	s->health = host->conf_int(conf, "ADDRESS_HEALTH");
-	s->tls = TLS_MAY;
-	if ((value = host->conf_str(conf, "TLS")) && tls_operator_parse(str_from(value), &s->tls)) {
+	s->tls.policy = TLS_MAY;
+	if ((value = host->conf_str(conf, "TLS")) && tls_operator_parse(str_from(value), &s->tls.policy)) {
 		buf_addf(why, "TLS = %s is not available", value);
 		return -1;
 	}
@@ -255,19 +315,24 @@ void settings_done(struct settings *s)
 	sources_free(s->sources);
 	s->shapes = NULL;
 	s->sources = NULL;
+	for (size_t i = 0; i < s->n_site; i++)
+		free(s->site[i].names);
 	free(s->site);
+	s->n_site = 0;
+	free(s->allow);
 	free(s->ca_file);
 	free(s->stage);
 	s->site = NULL;
+	s->allow = NULL;
 	s->ca_file = s->stage = NULL;
 }
 
-enum tls_operator settings_tls(const struct settings *s, const char *domain)
+const struct tls_site *settings_tls(const struct settings *s, const char *domain)
 {
 	struct pattern_address a = { .local = "" };
 	snprintf(a.domain, sizeof a.domain, "%s", domain);
 	for (size_t i = 0; i < s->n_site; i++)
 		if (pattern_match(&s->site[i].p, &a))
-			return s->site[i].policy;
-	return s->tls;
+			return &s->site[i];
+	return &s->tls;
 }

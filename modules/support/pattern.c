@@ -27,7 +27,7 @@ static int set_domain(struct str d, char *out, size_t size)
 		r = smtp_literal_check(d) ? -1 : copy(d, out, size);
 	} else {
 		struct buf b = BUF_INIT(size - 1);
-		r = smtp_domain_check(d, true) || smtp_domain_to_ascii(d, &b) ? -1 : copy(buf_str(&b), out, size);
+		r = smtp_domain_to_ascii(d, &b) ? -1 : copy(buf_str(&b), out, size);
 		buf_free(&b);
 	}
 	if (!r)

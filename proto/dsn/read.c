@@ -3,6 +3,7 @@
 #include "read_internal.h"
 
 #include "proto/mail/addrlist.h"
+#include "proto/mail/charset.h"
 #include "proto/mail/encoded.h"
 #include "proto/mail/header.h"
 #include "proto/mail/mime.h"
@@ -104,9 +105,32 @@ static void strip_html(struct str s, struct buf *out)
 	}
 }
 
+static bool has_8bit(struct str s)
+{
+	for (size_t i = 0; i < s.n; i++)
+		if ((unsigned char)s.p[i] > 127)
+			return true;
+	return false;
+}
+
+/* Line by line: line ends would become blanks else. */
+static int lines_to_utf8(struct str charset, struct str text, struct buf *out)
+{
+	int r = 0;
+	while (!r && text.n) {
+		const char *nl = memchr(text.p, '\n', text.n);
+		size_t n = nl ? (size_t)(nl - text.p) : text.n;
+		r = mail_charset_to_utf8(charset, str_n(text.p, n), out);
+		if (!r && nl)
+			r = buf_addc(out, '\n');
+		text = str_skip(text, n + (nl != NULL));
+	}
+	return r;
+}
+
 static void add_text(struct dsn_gather *g, const struct mail_mime_part *p, bool html)
 {
-	struct buf decoded = BUF_INIT(DSN_READ_TEXT_MAX), plain = BUF_INIT(DSN_READ_TEXT_MAX + 64);
+	struct buf decoded = BUF_INIT(DSN_READ_TEXT_MAX), plain = BUF_INIT(DSN_READ_TEXT_MAX + 64), utf8 = BUF_INIT(DSN_READ_TEXT_MAX * 4);
 	struct str human, returned, text = p->body;
 	if (p->encoding == MAIL_TRANSFER_BASE64 || p->encoding == MAIL_TRANSFER_QP) {
 		if (text.n > DSN_READ_TEXT_MAX)
@@ -116,6 +140,8 @@ static void add_text(struct dsn_gather *g, const struct mail_mime_part *p, bool 
 	}
 	if (text.n > DSN_READ_TEXT_MAX)
 		text.n = DSN_READ_TEXT_MAX;
+	if (!str_istarts(p->charset, STR("utf")) && has_8bit(text) && !lines_to_utf8(p->charset, text, &utf8))
+		text = buf_str(&utf8);
 	/* some say nothing of what they write */
 	if (html || (text.n && memmem(text.p, text.n, "<br>", 4)) || (text.n && memmem(text.p, text.n, "<BR>", 4))) {
 		strip_html(text, &plain);
@@ -130,19 +156,26 @@ static void add_text(struct dsn_gather *g, const struct mail_mime_part *p, bool 
 		buf_adds(&g->returned, returned);
 	buf_free(&decoded);
 	buf_free(&plain);
+	buf_free(&utf8);
+}
+
+/* Is the part one of a message that came back? */
+static bool came_back(const struct mail_mime *m, size_t i)
+{
+	for (size_t k = m->part[i].parent; k != MAIL_MIME_NONE; k = m->part[k].parent)
+		if (m->part[k].kind == MAIL_MIME_MESSAGE)
+			return true;
+	return false;
 }
 
 static void sort_parts(struct dsn_gather *g, const struct mail_mime *m)
 {
 	bool plain = false;
 	for (size_t i = 0; i < m->n; i++)
-		plain |= str_eq(m->part[i].type, STR("text/plain"));
+		plain |= str_eq(m->part[i].type, STR("text/plain")) && !came_back(m, i);
 	for (size_t i = 0; i < m->n; i++) {
 		const struct mail_mime_part *p = &m->part[i];
-		bool inside = false; /* of a message that came back */
-		for (size_t k = p->parent; k != MAIL_MIME_NONE && !inside; k = m->part[k].parent)
-			inside = m->part[k].kind == MAIL_MIME_MESSAGE;
-		if (inside) {
+		if (came_back(m, i)) {
 			if (m->part[p->parent].kind == MAIL_MIME_MESSAGE && !g->returned.n && p->head.n < g->returned.max)
 				buf_adds(&g->returned, p->head);
 			continue;
@@ -199,11 +232,33 @@ static bool is_wrapped(struct str head)
 	return memmem(head.p, head.n, "MAILER-DAEMON", 13) || memmem(head.p, head.n, "Return-Path: <>", 15);
 }
 
-/* Was the recipient refused only after the message was sent, by what is in it? The transcript that some give shows it: one reply behind DATA. Where
- * there are two, commands were sent together, and the first is that to RCPT. */
+/* What the text for people says of an address, up to the next empty line. */
+static struct str said_of(struct str human, struct str address)
+{
+	const char *at = human.n && address.n ? memmem(human.p, human.n, address.p, address.n) : NULL;
+	if (!at)
+		return STR_NULL;
+	struct str said = str_skip(human, (size_t)(at - human.p));
+	if (said.n > DSN_READ_DIAGNOSTIC_MAX)
+		said.n = DSN_READ_DIAGNOSTIC_MAX;
+	const char *end = memmem(said.p, said.n, "\n\n", 2);
+	return end ? str_n(said.p, (size_t)(end - said.p)) : said;
+}
+
+static bool says_after_data(struct str s)
+{
+	static const struct str words[] = { STR_INIT("end of DATA"), STR_INIT("end of data"), STR_INIT("after DATA"), STR_INIT("end of message") };
+	for (size_t i = 0; s.n && i < sizeof words / sizeof *words; i++)
+		if (memmem(s.p, s.n, words[i].p, words[i].n))
+			return true;
+	return false;
+}
+
+/* Was the recipient refused only after the message was sent, by what is in it? Some say so in words. The transcript that others give shows it: one
+ * reply behind DATA. Where there are two, commands were sent together, and the first is that to RCPT. */
 static bool after_data(struct str human, const struct dsn_read_rcpt *r)
 {
-	if (r->diagnostic.n && memmem(r->diagnostic.p, r->diagnostic.n, "end of DATA", 11))
+	if (says_after_data(r->diagnostic) || says_after_data(said_of(human, r->address)))
 		return true;
 	const char *data = human.n ? memmem(human.p, human.n, ">>> DATA", 8) : NULL;
 	if (!data)
@@ -220,7 +275,8 @@ static bool after_data(struct str human, const struct dsn_read_rcpt *r)
 static void judge(struct dsn_gather *g, struct dsn_read_rcpt *r)
 {
 	struct str human = buf_str(&g->human);
-	r->reason = dsn_reason_of(r->diagnostic, r->status, r->code);
+	if (r->reason == DSN_REASON_OTHER) /* else its first line said it */
+		r->reason = dsn_reason_of(r->diagnostic, r->status, r->code);
 	/* what was said to people may say more, where it is about nobody else */
 	if (g->r->n == 1 && dsn_reason_words(r->diagnostic, false) == DSN_REASON_OTHER) {
 		enum dsn_read_reason w = dsn_reason_words(human, false);
@@ -242,6 +298,18 @@ static void judge(struct dsn_gather *g, struct dsn_read_rcpt *r)
 	r->hard = r->action == DSN_READ_FAILED && dsn_reason_hard(r->reason);
 }
 
+/* A formal part without a type of its own: in a text that repeats it, or in a broken multipart. It ends where a part does. */
+static void unmarked_status(struct dsn_gather *g)
+{
+	struct str text = buf_str(&g->human);
+	const char *status = text.n ? memmem(text.p, text.n, "\nReporting-MTA:", 15) : NULL;
+	if (!status)
+		return;
+	text = str_skip(text, (size_t)(status - text.p) + 1);
+	const char *end = memmem(text.p, text.n, "\n--", 3);
+	dsn_read_status(g, end ? str_n(text.p, (size_t)(end - text.p) + 1) : text);
+}
+
 static int fill(struct dsn_gather *g, const struct mail_mime *m)
 {
 	struct dsn_read *r = g->r;
@@ -258,6 +326,8 @@ static int fill(struct dsn_gather *g, const struct mail_mime *m)
 	g->subject = subject.n ? arena_str(r->mem, buf_str(&subject)) : STR_NULL;
 	buf_free(&subject);
 	sort_parts(g, m);
+	if (!r->formal)
+		unmarked_status(g);
 	size_t formal = r->n;
 	dsn_read_human(g);
 	if (!r->n && g->returned.n) { /* a bounce that somebody's system wrapped into another */
@@ -269,7 +339,9 @@ static int fill(struct dsn_gather *g, const struct mail_mime *m)
 			dsn_read_cut(str_skip(inner, (size_t)(body - inner.p) + 2), &human, &rest);
 			buf_reset(&g->human);
 			buf_adds(&g->human, str_n(human.p, human.n < DSN_READ_TEXT_MAX ? human.n : DSN_READ_TEXT_MAX));
-			dsn_read_human(g);
+			unmarked_status(g);
+			if (!r->n)
+				dsn_read_human(g);
 		}
 	}
 	bool daemon = looks_like_daemon(g, field(g, head, "Return-Path"));

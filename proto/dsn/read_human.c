@@ -228,6 +228,17 @@ static void say(struct dsn_gather *g, struct dsn_read_rcpt *r, struct str text)
 	r->status = copy(g, dsn_read_find_status(r->diagnostic));
 	r->code = dsn_read_find_code(r->diagnostic);
 	buf_free(&b);
+	/* "554 <address>... what is wrong": in a transcript the lines that follow such a one may be about the next recipient */
+	struct str first = line_of(&text);
+	if (dsn_read_find_code(str_n(first.p, first.n < 4 ? first.n : 4)))
+		r->reason = dsn_reason_words(first, false);
+}
+
+/* Is it the list or alias that led to the recipient, told behind him? The line may be broken there. */
+static bool is_origin(struct str line, struct str before, struct str address)
+{
+	struct str raw = strip_marks(str_n(line.p, (size_t)(address.p - line.p)));
+	return str_iends(raw.n ? raw : strip_marks(before), STR("expanded from"));
 }
 
 /* One reading of the text. known: only of those that are there already. */
@@ -236,12 +247,19 @@ static void pass(struct dsn_gather *g, unsigned least, bool known)
 	struct str rest = buf_str(&g->human);
 	struct dsn_read_rcpt *last = NULL;
 	const char *said = NULL;
-	bool list = false; /* the line before said that now they come */
+	struct str before = STR_NULL; /* the line before */
+	bool list = false; /* … said that now they come */
 	while (rest.n) {
-		struct str line = line_of(&rest), next = rest, a;
+		struct str line = line_of(&rest), ahead = rest, next = STR_NULL, a;
 		size_t at = 0, seen = 0;
-		next = line_of(&next);
+		for (unsigned i = 0; i < 3 && !next.n; i++) /* HTML leaves empty lines between */
+			next = str_trim(line_of(&ahead));
 		while (seen++ < LINE_ADDRESSES_MAX && dsn_read_address(line, &at, &a)) {
+			if (last && is_origin(line, before, a)) {
+				if (!last->original.n)
+					last->original = copy(g, a);
+				continue;
+			}
 			if (is_role(a) || (!known && (str_ieq(a, g->to) || str_ieq(a, g->from))) || (rank(line, next, a, least) < least && !list))
 				continue;
 			struct dsn_read_rcpt *r = known ? dsn_read_known(g, a) : dsn_read_add(g, a);
@@ -253,6 +271,7 @@ static void pass(struct dsn_gather *g, unsigned least, bool known)
 			said = line.p;
 		}
 		struct str text = str_trim(line);
+		before = line;
 		if (text.n)
 			list = text.p[text.n - 1] == ':' && (contains(text, "recipient") || contains(text, "addresses"));
 	}

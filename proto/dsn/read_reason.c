@@ -8,11 +8,28 @@ static char lower(char c)
 }
 
 static const struct {
-	const char *phrase; /* lower case, single blanks */
+	const char *phrase; /* lower case, single blanks; "*": anything, as long as a name is at most (GAP_MAX) */
 	enum dsn_read_reason reason;
 } words[] = {
 #include "read_words.inc"
 };
+
+enum { GAP_MAX = 96 };
+
+/* Does the text hold the phrase? Linear: what stands behind each find is looked at for GAP_MAX octets. */
+static bool says(struct str text, const char *phrase)
+{
+	const char *star = strchr(phrase, '*');
+	size_t first = star ? (size_t)(star - phrase) : strlen(phrase);
+	if (!star)
+		return memmem(text.p, text.n, phrase, first);
+	for (const char *at; (at = memmem(text.p, text.n, phrase, first)); ) {
+		text = str_skip(text, (size_t)(at - text.p) + first);
+		if (memmem(text.p, text.n < GAP_MAX ? text.n : GAP_MAX, star + 1, strlen(star + 1)))
+			return true;
+	}
+	return false;
+}
 
 /* Text with single blanks, in lower case, at most DSN_READ_TEXT_MAX. */
 static void flatten(struct str text, struct buf *out)
@@ -36,7 +53,7 @@ enum dsn_read_reason dsn_reason_words(struct str text, bool weak)
 	while (weak && words[i].phrase)
 		i++;
 	for (i += weak; flat.n && r == DSN_REASON_OTHER && i < sizeof words / sizeof *words && words[i].phrase; i++)
-		if (memmem(flat.p, flat.n, words[i].phrase, strlen(words[i].phrase)))
+		if (says(buf_str(&flat), words[i].phrase))
 			r = words[i].reason;
 	buf_free(&flat);
 	return r;

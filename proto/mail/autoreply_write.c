@@ -8,22 +8,6 @@
 #include "proto/mail/header.h"
 #include "proto/smtp/address.h"
 
-/* Text of any language as an unstructured field. */
-static int write_text(struct buf *out, struct str name, struct str text)
-{
-	struct mail_fold f;
-	struct buf word = BUF_INIT(256);
-	if (str_is_ascii(text))
-		return mail_field_write(out, name, text);
-	mail_fold_begin(&f, out, name);
-	while (mail_encoded_next(&text, &word)) {
-		mail_fold_piece(&f, buf_str(&word));
-		buf_reset(&word);
-	}
-	buf_free(&word);
-	return mail_fold_end(&f);
-}
-
 static int write_subject(const struct mail_autoreply *in, struct str subject, struct buf *out)
 {
 	struct buf text = BUF_INIT(65536);
@@ -42,7 +26,7 @@ static int write_subject(const struct mail_autoreply *in, struct str subject, st
 			text.n--; /* characters stay whole */
 	}
 	/* an original without a subject, or with blanks at its end */
-	r = text.failed ? -1 : write_text(out, STR("Subject"), str_trim(buf_str(&text)));
+	r = text.failed ? -1 : mail_encoded_field(out, STR("Subject"), str_trim(buf_str(&text)), false);
 	buf_free(&text);
 	return r;
 }

@@ -2,6 +2,7 @@
 #include "proto/mail/encoded.h"
 
 #include "proto/mail/charset.h"
+#include "proto/mail/header.h"
 
 enum {
 	WORD_MAX = 75, /* RFC 2047 §2 */
@@ -218,4 +219,24 @@ bool mail_encoded_next(struct str *rest, struct buf *out)
 	}
 	buf_addz(out, "?=");
 	return true;
+}
+
+int mail_encoded_field(struct buf *out, struct str name, struct str text, bool utf8)
+{
+	struct mail_fold f;
+	struct buf word = BUF_INIT(256);
+	if (utf8 ? str_is_utf8(text) : str_is_ascii(text))
+		return mail_field_write(out, name, text);
+	for (size_t i = 0; i < text.n; i++)
+		if ((unsigned char)text.p[i] < 32 || text.p[i] == 127)
+			return -1;
+	if (!str_is_utf8(text))
+		return -1;
+	mail_fold_begin(&f, out, name);
+	while (mail_encoded_next(&text, &word)) {
+		mail_fold_piece(&f, buf_str(&word));
+		buf_reset(&word);
+	}
+	buf_free(&word);
+	return mail_fold_end(&f);
 }

@@ -29,4 +29,8 @@ int mail_encoded_decode(struct str value, struct buf *out);
  * several encoded words with blanks between them is read back as one. False: *rest is empty. */
 bool mail_encoded_next(struct str *rest, struct buf *out);
 
+/* Writes text of any language as an unstructured field, through the one encoder of header.h. utf8: text above 127 may stand as it is (RFC 6532).
+ * Returns 0, or -1: no UTF-8, a control character in it, or the buffer is full. */
+int mail_encoded_field(struct buf *out, struct str name, struct str text, bool utf8);
+
 #endif

@@ -1,4 +1,4 @@
-/* Content-Transfer-Encoding (RFC 2045 §6): reading content, as leniently as everybody does. Linear work. */
+/* Content-Transfer-Encoding (RFC 2045 §6): reading content, as leniently as everybody does, and writing it, strictly. Linear work. */
 #ifndef PROTO_MAIL_TRANSFER_H
 #define PROTO_MAIL_TRANSFER_H
 
@@ -11,5 +11,9 @@ enum mail_transfer { MAIL_TRANSFER_7BIT, MAIL_TRANSFER_8BIT, MAIL_TRANSFER_BINAR
 enum mail_transfer mail_transfer_of(struct str name);
 /* Appends the content. Unknown encodings and those that are none: as it is. 0, or -1: the buffer is full. */
 int mail_transfer_decode(enum mail_transfer encoding, struct str body, struct buf *out);
+
+/* Appends text as quoted-printable (§6.7): lines of at most 76 columns, nothing but printable ASCII; CR LF stays a line end, any other CR or LF
+ * becomes =0D or =0A. 0, or -1: the buffer is full. */
+int mail_transfer_encode_qp(struct str text, struct buf *out);
 
 #endif

@@ -48,6 +48,21 @@ bool route_address_ok(const unsigned char *ip, size_t n)
 	return ip[0] != 0xff && !(ip[0] == 0xfe && (ip[1] & 0xc0) == 0x80);
 }
 
+static bool may_use(struct route *r, const unsigned char *ip, size_t n)
+{
+	const char *word = "local";
+	if (r->local_ok || outside_net_has(r->allow, r->n_allow, ip, n))
+		return true;
+	if (route_address_ok(ip, n) && !(r->public_only && (word = outside_mail_refused(ip, n))))
+		return true;
+	if (!r->refused) {
+		const char *exact = outside_mail_refused(ip, n);
+		r->refused = exact ? exact : word;
+		memcpy(r->refused_ip.ip, ip, r->refused_ip.n = (unsigned char)n);
+	}
+	return false;
+}
+
 static bool is_own_ip(const struct route *r, const unsigned char *ip, size_t n)
 {
 	if (n == 16 && holds4(ip) && is_own_ip(r, ip + 12, 4)) /* the kernel, or a gateway, leads it there */
@@ -112,7 +127,7 @@ static int literal(struct route *r)
 		r->looped = true;
 		return end(r, ROUTE_PERMANENT, 550, "5.4.6", "the address is our own");
 	}
-	if (!(six ? r->ipv6 : r->ipv4) || (!r->local_ok && !route_address_ok(a->ip, a->n))) {
+	if (!(six ? r->ipv6 : r->ipv4) || !may_use(r, a->ip, a->n)) {
 		r->host[0].state = ROUTE_HOST_NONE;
 		return end(r, ROUTE_PERMANENT, 550, "5.4.4", "no mail can be sent to that address");
 	}
@@ -196,7 +211,7 @@ static size_t usable(struct route *r, const struct dns_answer *a, size_t octets,
 		if (a->rr[i].data.n != octets)
 			continue;
 		*own |= is_own_ip(r, ip, octets);
-		if (n < DNS_RR_MAX && (r->local_ok || route_address_ok(ip, octets)))
+		if (n < DNS_RR_MAX && may_use(r, ip, octets))
 			ret[n++] = a->rr[i].data;
 	}
 	for (size_t k = n; k > 1; k--) {
@@ -298,6 +313,8 @@ static int conclude(struct route *r)
 		return end(r, ROUTE_TEMPORARY, 451, "4.4.3", "the addresses of its mail exchangers cannot be looked up now");
 	if (loop && loop == r->n_hosts)
 		return end(r, ROUTE_PERMANENT, 550, "5.4.6", "we are its most preferred mail exchanger ourselves: mail would loop");
+	if (r->refused)
+		return end(r, ROUTE_PERMANENT, 550, "5.4.4", "it names only addresses that mail from outside must not be sent to");
 	return end(r, ROUTE_PERMANENT, 550, "5.4.4",
 	    r->implicit || r->no_mx ? "the host has no address that mail can be sent to" :
 				      "none of its mail exchangers has an address that mail can be sent to");
@@ -337,6 +354,7 @@ static void begin(struct route *r)
 {
 	r->state = ROUTE_TEMPORARY;
 	r->code = 0;
+	r->refused = NULL;
 	r->status = r->reason = NULL;
 	r->name[0] = r->canonical[0] = 0;
 	r->mx_secure = r->implicit = r->literal = r->looped = false;

@@ -16,6 +16,7 @@
 
 #include "base/buf.h"
 #include "proto/dns/answers.h"
+#include "proto/relay/outside.h"
 
 enum {
 	ROUTE_HOSTS_MAX = 20,          /* exchangers looked up; a list of more is cut behind its most preferred */
@@ -66,6 +67,9 @@ struct route {
 	bool no_mx;                 /* a host is meant (an operator's "[mail.example.org]"): MX is not asked */
 	bool ipv4, ipv6;            /* families we can speak; at least one */
 	bool local_ok;              /* loopback and link-local addresses may be connected to: laboratories, next hops of our own */
+	bool public_only;           /* only addresses of the public Internet (outside_mail_refused()): exchangers that strangers name */
+	const struct outside_net *allow; /* and those in here, whatever they are */
+	size_t n_allow;
 	const struct str *own;      /* our host names */
 	size_t n_own;
 	const struct route_own *own_ip; /* and addresses */
@@ -82,6 +86,8 @@ struct route {
 	                             * finds for the host is found for the domain, too (RFC 7672 §2.2.1) */
 	bool implicit;              /* no MX records: the domain is its own exchanger (§5.1) */
 	bool literal;
+	const char *refused;        /* an address was not used because of what it is ("private"): the first one; NULL: none */
+	struct route_own refused_ip;
 	bool looped;                /* some exchangers were cut because we are one */
 	struct route_host host[ROUTE_HOSTS_MAX]; /* in the order of preference, equals shuffled */
 	size_t n_hosts;
@@ -96,7 +102,7 @@ int route_evaluate(void *arg, struct dns_answers *set);
 uint64_t route_mix(uint64_t *state);
 
 /* May mail from outside be sent there? Not to what leads back into this host or to nobody: loopback, "this network", link-local, multicast,
- * broadcast; of IPv6 those and the mapped, translated (64:ff9b::/96) and 6to4 forms of such IPv4 addresses. Private networks may be. */
+ * broadcast; of IPv6 those and the mapped, translated (64:ff9b::/96) and 6to4 forms of such IPv4 addresses. Private networks may be; public_only says more. */
 bool route_address_ok(const unsigned char *ip, size_t n);
 
 /* Appends one line for logs: "example.org: 10 mx1.example.org (secure) 192.0.2.1, …" or the reason. Printable. 0, or -1: full. */

@@ -3,9 +3,9 @@
 
 #include "proto/mail/header.h"
 
-#include <openssl/x509_vfy.h>
+#include <openssl/x509.h>
 
-static const char *const operators[] = { "none", "may", "require", "dane" };
+static const char *const operators[] = { "none", "may", "require", "verify", "dane" };
 
 const char *tls_operator_name(enum tls_operator o)
 {
@@ -70,11 +70,12 @@ void tls_need(const struct tls_rules *r, struct tls_need *ret)
 	bool dane = r->dane == DANE_USABLE && (!r->optional || r->site == TLS_DANE_ONLY);
 	n.dane = dane;
 	n.pkix = (sts_enforced(r) && r->dane != DANE_USABLE) || (r->requiretls && !dane);
+	n.verify = r->site == TLS_VERIFY && (r->site_named || !dane || !r->mx_secure);
 	n.requiretls = r->requiretls;
 	n.encrypt = n.dane || n.pkix || r->requiretls || (r->dane == DANE_UNUSABLE && !r->optional) || sts_enforced(r) ||
-	    r->site == TLS_REQUIRE || r->site == TLS_DANE_ONLY;
+	    r->site >= TLS_REQUIRE;
 	n.dane_look = r->dane == DANE_USABLE;
-	n.pkix_look = n.pkix || r->sts != STS_NONE;
+	n.pkix_look = n.pkix || n.verify || r->sts != STS_NONE;
 	n.try_tls = n.encrypt || r->site != TLS_NEVER;
 	*ret = n;
 }
@@ -84,6 +85,12 @@ void tls_need(const struct tls_rules *r, struct tls_need *ret)
 static void tell(struct tls_verdict *v, enum tlsrpt_type policy, bool success, enum tlsrpt_result failure, const char *code)
 {
 	v->report[v->n_reports++] = (struct tls_report){ policy, success, failure, success ? NULL : code };
+}
+
+/* Why there is no TLS with a host that offered it. */
+static const char *not_begun(const struct tls_seen *s)
+{
+	return s->refused ? "starttls-refused" : "tls-handshake-failed";
 }
 
 static void tell_dane(const struct tls_rules *r, const struct tls_seen *s, struct tls_verdict *v)
@@ -100,7 +107,7 @@ static void tell_dane(const struct tls_rules *r, const struct tls_seen *s, struc
 	else if (!s->starttls)
 		failure = TLSRPT_STARTTLS_NOT_SUPPORTED;
 	else if (!s->tls)
-		code = "tls-handshake-failed";
+		code = not_begun(s);
 	else if (s->dane == DANE_MATCHED)
 		ok = true;
 	else if (s->dane == DANE_EXPIRED)
@@ -138,7 +145,7 @@ static void tell_sts(const struct tls_rules *r, const struct tls_seen *s, struct
 	else if (!s->starttls)
 		tell(v, TLSRPT_STS, false, TLSRPT_STARTTLS_NOT_SUPPORTED, NULL);
 	else if (!s->tls)
-		tell(v, TLSRPT_STS, false, TLSRPT_VALIDATION_FAILURE, "tls-handshake-failed");
+		tell(v, TLSRPT_STS, false, TLSRPT_VALIDATION_FAILURE, not_begun(s));
 	else
 		tell(v, TLSRPT_STS, s->pkix_error == X509_V_OK, pkix_result(s->pkix_error), NULL);
 }
@@ -149,33 +156,40 @@ static void tell_none(const struct tls_rules *r, const struct tls_seen *s, struc
 		tell(v, TLSRPT_NO_POLICY, false, TLSRPT_DANE_REQUIRED, NULL);
 	else if (s)
 		tell(v, TLSRPT_NO_POLICY, s->tls, s->starttls ? TLSRPT_VALIDATION_FAILURE : TLSRPT_STARTTLS_NOT_SUPPORTED,
-		    s->starttls ? "tls-handshake-failed" : NULL);
+		    s->starttls ? not_begun(s) : NULL);
 }
 
 /* -- the verdict */
 
-static void refuse(struct tls_verdict *v, const char *status, const char *reason)
+static void refuse(struct tls_verdict *v, const char *status, const char *reason, const char *detail)
 {
 	v->go = false;
 	v->status = status;
 	v->reason = reason;
+	v->detail = detail;
 }
 
 static void judge(const struct tls_rules *r, const struct tls_need *n, const struct tls_seen *s, struct tls_verdict *v)
 {
 	if (n->encrypt && !s->starttls)
-		refuse(v, r->requiretls ? "5.7.10" : "4.7.4", "TLS is a must there, and the host does not offer it");
+		refuse(v, r->requiretls ? "5.7.10" : "4.7.4", "TLS is a must there, and the host does not offer it", NULL);
 	else if (n->encrypt && !s->tls)
-		refuse(v, "4.7.5", "TLS is a must there, and the handshake failed");
+		refuse(v, "4.7.5", s->refused ? "TLS is a must there, and the host refuses it" : "TLS is a must there, and the handshake failed",
+		    s->refused);
 	else if (n->dane && s->dane != DANE_MATCHED)
-		refuse(v, "4.7.5", "the host's certificate does not match its TLSA records (DANE)");
+		refuse(v, "4.7.5", "the host's certificate does not match its TLSA records (DANE)", dane_verdict_name(s->dane));
 	else if (n->pkix && s->pkix_error != X509_V_OK)
 		refuse(v, "4.7.5", sts_enforced(r) ? "the host's certificate is not valid, which the domain's MTA-STS policy demands" :
-						     "the host's certificate is not valid, which REQUIRETLS demands");
+						     "the host's certificate is not valid, which REQUIRETLS demands",
+		    X509_verify_cert_error_string(s->pkix_error));
+	else if (n->verify && s->site_error != X509_V_OK)
+		refuse(v, "4.7.5", r->site_named ? "the host's certificate is not valid for the names that are demanded here" :
+						   "the host's certificate is not valid, which is demanded here",
+		    X509_verify_cert_error_string(s->site_error));
 	else if (n->requiretls && !way_known(r))
-		refuse(v, "5.7.30", "REQUIRETLS demands a way to the host that is authenticated, by DNSSEC or MTA-STS");
+		refuse(v, "5.7.30", "REQUIRETLS demands a way to the host that is authenticated, by DNSSEC or MTA-STS", NULL);
 	else if (n->requiretls && !s->requiretls)
-		refuse(v, "5.7.30", "the host does not offer REQUIRETLS");
+		refuse(v, "5.7.30", "the host does not offer REQUIRETLS", NULL);
 }
 
 void tls_judge(const struct tls_rules *r, const struct tls_need *n, const struct tls_seen *s, struct tls_verdict *ret)
@@ -192,7 +206,7 @@ void tls_judge(const struct tls_rules *r, const struct tls_need *n, const struct
 	if (told && r->dane == DANE_NONE && r->sts == STS_NONE && !r->sts_failed)
 		tell_none(r, s, &v);
 	if (!s)
-		refuse(&v, status, why ? why : "no connection was made");
+		refuse(&v, status, why ? why : "no connection was made", NULL);
 	else
 		judge(r, n, s, &v);
 	if (v.go && s->tls)

@@ -7,7 +7,7 @@
  *     if (!need.usable)                    // not even connected to; the next host
  *     ... connect, EHLO, STARTTLS where need.try_tls and it is offered, certificates against need.dane, need.pkix_look ...
  *     tls_judge(&rules, &need, &seen, &verdict);
- *     if (verdict.go) MAIL FROM...;  else QUIT, the next host; verdict.status, verdict.reason for the last of them
+ *     if (verdict.go) MAIL FROM...;  else QUIT, the next host; verdict.status, .reason, .detail for the last of them
  *     for (i < verdict.n_reports)          // count one session: verdict.report[i]
  *
  * The table. For a host,
@@ -25,11 +25,13 @@
 #include "proto/relay/sts.h"
 #include "proto/report/tlsrpt.h"
 
-/* The operator's, by destination: "none", "may", "require", "dane". */
+/* The operator's, by destination: "none", "may", "require", "verify", "dane". */
 enum tls_operator {
 	TLS_NEVER,      /* no TLS: for a host that breaks it. DANE, MTA-STS and REQUIRETLS overrule this, or they would be nothing */
 	TLS_MAY,
 	TLS_REQUIRE,    /* encrypted, whatever the certificate */
+	TLS_VERIFY,     /* encrypted, with a certificate valid for the host's name, or for one that the operator gives. A DANE match with
+	                 * validated MX records will do, too, but not where he gives one */
 	TLS_DANE_ONLY,  /* usable TLSA records, MX records validated, and a match */
 };
 const char *tls_operator_name(enum tls_operator o);
@@ -37,6 +39,7 @@ int tls_operator_parse(struct str s, enum tls_operator *ret);
 
 struct tls_rules {
 	enum tls_operator site;
+	bool site_named;            /* TLS_VERIFY, and the names that the certificate must be valid for are the operator's */
 	enum dane_status dane;      /* dane_lookup.status; DANE_NONE where DANE is off */
 	bool mx_secure;             /* route.mx_secure; true, too, where there are no MX records to forge: an operator's own next hop */
 	enum sts_mode sts;          /* of the policy that holds; STS_NONE: none, or MTA-STS is off */
@@ -56,6 +59,7 @@ struct tls_need {
 	bool encrypt;               /* no mail without TLS */
 	bool dane;                  /* dane_check() must match; SNI is the TLSA base domain */
 	bool pkix;                  /* the certificate must be valid for the host's name by the usual authorities; SNI is that name */
+	bool verify;                /* and, or, for what the operator says: site_error counts */
 	bool dane_look, pkix_look;  /* do these checks: they are needed, or told in reports */
 	bool requiretls;            /* the host must offer REQUIRETLS, and MAIL must say it */
 };
@@ -63,10 +67,12 @@ void tls_need(const struct tls_rules *rules, struct tls_need *ret);
 
 struct tls_seen {
 	bool starttls;              /* it was offered */
+	const char *refused;        /* offered, and refused when it was asked for: the reply; else NULL */
 	bool tls;                   /* and the handshake went through */
 	bool requiretls;            /* offered within TLS */
 	enum dane_verdict dane;     /* of dane_check(), where looked at */
 	int pkix_error;             /* X509_V_OK or X509_V_ERR_… of the certificate and the host's name, where looked at */
+	int site_error;             /* the same for the operator's names; without such, pkix_error once more */
 };
 
 enum { TLS_REPORTS_MAX = 2 };   /* one of TLSA, one of MTA-STS; or one of neither */
@@ -80,6 +86,7 @@ struct tls_verdict {
 	bool go;
 	const char *status;         /* "4.7.5", …; 5.7.x: no later attempt will do. NULL: go */
 	const char *reason;         /* a constant clause for people; NULL: go */
+	const char *detail;         /* what was seen, in a few words: "certificate has expired", seen->refused; NULL: no more is known */
 	bool authenticated;         /* the host is who it is said to be, by DANE or MTA-STS and all the way from the domain */
 	struct tls_report report[TLS_REPORTS_MAX];
 	size_t n_reports;

@@ -486,10 +486,12 @@ int traffic_end(struct traffic *t, int64_t now, struct traffic_link *link, const
 	struct traffic_destination *d = link->at;
 	struct traffic_item *i = link->item;
 	enum trouble what = trouble != TROUBLE_NONE ? trouble : failure ? trouble_of(failure) : TROUBLE_NONE;
-	bool opening = link->state == LINK_OPENING, again;
+	bool opening = link->state == LINK_OPENING && what != TROUBLE_TLS, again;
 	unsigned alive;
 	if (!d)
 		return TRAFFIC_YOURS;
+	if (what == TROUBLE_TLS) /* it greeted: whatever paused it is over */
+		traffic_ready(t, now, link);
 	alive = link->state == LINK_LEAVING ? 0 : others_alive(d, link);
 	if (!i) { /* idle: that it ends says nothing, but the last words may */
 		link_out(t, link, now);

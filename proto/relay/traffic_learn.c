@@ -264,10 +264,6 @@ void learn_trouble(struct traffic *t, struct traffic_destination *d, int64_t now
 		if (early || d->sour >= SOUR_MAX)
 			pause_it(t, d, now, 4, early);
 		return;
-	case TROUBLE_TLS: /* what one domain demands others at the same host may not */
-		if (d->sour >= SOUR_MAX && !alive)
-			fail(t, d, now);
-		return;
 	default:
 		if (alive && d->sour < SOUR_MAX) {
 			halve(d);

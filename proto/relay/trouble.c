@@ -12,7 +12,7 @@ const char *trouble_name(enum trouble t)
 
 bool trouble_is_destination(enum trouble t)
 {
-	return t >= TROUBLE_CONNECTIONS && t <= TROUBLE_TLS;
+	return t >= TROUBLE_CONNECTIONS && t <= TROUBLE_DNS;
 }
 
 enum { EARLY = 1, LATE = 2, ANY = 3 }; /* before MAIL, from MAIL on */

@@ -19,8 +19,8 @@ enum trouble {
 	TROUBLE_SYSTEM,      /* it says that it is not well, or not accepting mail now: 421, 4.3.x, 4.4.x */
 	TROUBLE_PROTOCOL,    /* it speaks no SMTP */
 	TROUBLE_DNS,         /* its exchangers could not be looked up */
-	TROUBLE_TLS,         /* no session as safe as it must be */
-	/* about this message or mailbox; the destination itself is well */
+	/* about this message, mailbox or domain; the destination itself is well */
+	TROUBLE_TLS,         /* no session as safe as this domain's mail must be: others at the same hosts may ask for less */
 	TROUBLE_GREYLISTED,
 	TROUBLE_MAILBOX,     /* busy, full, over its own quota or rate */
 	TROUBLE_RECIPIENT,   /* no such user and the like */

@@ -434,7 +434,7 @@ int smtp_domain_to_ascii(struct str s, struct buf *out)
 	if (!s.n)
 		return -1;
 	if (str_is_ascii(s)) {
-		if (buf_adds(out, s))
+		if (smtp_domain_check(s, false) || buf_adds(out, s))
 			return -1;
 	} else {
 		char *ascii = NULL;

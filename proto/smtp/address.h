@@ -66,7 +66,8 @@ int smtp_literal_check(struct str s);
 bool smtp_domain_equal(struct str a, struct str b);
 /* Is `domain` equal to `parent`, or below it ("a.b.example" below "b.example")? ASCII case folded, A-labels only. */
 bool smtp_domain_within(struct str domain, struct str parent);
-/* The A-label form in lower case appended to out. Returns 0, or -1 (not valid, or no memory: out is unchanged). */
+/* The A-label form in lower case appended to out. Returns 0, or -1 (no domain name by smtp_domain_check(), ASCII or not, or no memory: out is
+ * unchanged). */
 int smtp_domain_to_ascii(struct str domain, struct buf *out);
 
 /* The local part without quotes and backslashes, as a mailbox name is looked up: "\"a\\ b\"" is `a b`. Appended to out. */

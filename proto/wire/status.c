@@ -14,6 +14,16 @@ static bool is_object(struct str s)
 	return s.n >= 2 && s.p[0] == '{' && s.p[s.n - 1] == '}';
 }
 
+static bool is_told(int status)
+{
+	return status == WIRE_METRIC || status == WIRE_REPORT;
+}
+
+static size_t line_max(int status)
+{
+	return status == WIRE_REPORT ? WIRE_REPORT_LINE_MAX : WIRE_LINE_MAX;
+}
+
 static bool is_answer(const struct wire_status *st)
 {
 	return st->status == 0 || st->status == 1;
@@ -22,12 +32,13 @@ static bool is_answer(const struct wire_status *st)
 int wire_status_put(struct buf *out, const struct wire_status *st)
 {
 	char head[32];
-	if (st->status < 0 || st->status > WIRE_LEAVING || st->id < 0 || has_line_end(st->json) || (st->json.n && !is_object(st->json)) ||
-	    (!is_answer(st) && (st->json.n || st->id)) || (st->by_id && st->status != WIRE_READY))
+	bool told = is_told(st->status);
+	if (st->status < 0 || st->status > WIRE_REPORT || st->id < 0 || has_line_end(st->json) || (st->json.n && !told && !is_object(st->json)) ||
+	    (!is_answer(st) && ((st->json.n != 0) != told || st->id)) || (st->by_id && st->status != WIRE_READY))
 		return -1;
 	size_t n = (size_t)snprintf(head, sizeof head, st->id ? "%d %lld" : st->by_id ? "%d ids" : "%d", st->status, (long long)st->id);
 	size_t size = n + (st->json.n ? 1 + st->json.n : 0) + 1;
-	char *at = size <= WIRE_LINE_MAX ? buf_room(out, size) : NULL;
+	char *at = size <= line_max(st->status) ? buf_room(out, size) : NULL;
 	if (!at)
 		return -1;
 	memcpy(at, head, n);
@@ -63,15 +74,24 @@ static int take_id(struct str *rest, int64_t *ret)
 int wire_status_get(const struct buf *b, size_t *pos, struct wire_status *ret)
 {
 	struct str in = *pos < b->n ? str_n(b->p + *pos, b->n - *pos) : STR_NULL;
-	struct str head = in.n > WIRE_LINE_MAX ? str_n(in.p, WIRE_LINE_MAX) : in;
+	size_t max = in.n ? line_max(in.p[0] - '0') : WIRE_LINE_MAX;
+	struct str head = in.n > max ? str_n(in.p, max) : in;
 	ptrdiff_t nl = head.n ? str_chr(head, '\n') : -1;
 	if (nl < 0)
-		return in.n >= WIRE_LINE_MAX ? -1 : 0;
+		return in.n >= max ? -1 : 0;
 	struct str line = str_n(in.p, (size_t)nl);
-	if (line.n < 1 || line.p[0] < '0' || line.p[0] > '0' + WIRE_LEAVING)
+	if (line.n < 1 || line.p[0] < '0' || line.p[0] > '0' + WIRE_REPORT)
 		return -1;
 	struct wire_status st = { .status = line.p[0] - '0' };
 	struct str rest = str_skip(line, 1);
+	if (is_told(st.status)) {
+		st.json = str_skip(rest, 1);
+		if (!st.json.n || rest.p[0] != ' ' || has_line_end(st.json))
+			return -1;
+		*pos += (size_t)nl + 1;
+		*ret = st;
+		return 1;
+	}
 	if (st.status == WIRE_READY && str_eq(rest, STR(" ids"))) {
 		st.by_id = true;
 		rest = STR_NULL;

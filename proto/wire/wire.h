@@ -16,6 +16,9 @@
  * WIRE_EXIT_LEFT when it leaves ids unanswered that nobody is to blame for, and with WIRE_EXIT_OVERRUN when the message that its page
  * (page.h) names has had its time.
  *
+ * What its modules count is told in lines of their own, at any time behind the first line and about once a second while something changes: "4 SP TEXT\n",
+ * a metric (proto/metrics), and "5 SP TEXT\n", a report, which alone may be longer than WIRE_LINE_MAX. They answer nothing.
+ *
  * Pure encoding and decoding; hostile input on either side gives an error, never an overrun. */
 #ifndef PROTO_WIRE_WIRE_H
 #define PROTO_WIRE_WIRE_H
@@ -32,6 +35,10 @@ enum {
 	WIRE_RCPTS_MAX = 100000,
 	WIRE_READY = 2,                 /* wire_status.status of the first line up */
 	WIRE_LEAVING = 3,               /* … and of the one that says so */
+	WIRE_METRIC = 4,                /* … and of those that tell what is counted */
+	WIRE_REPORT = 5,
+	WIRE_REPORT_MAX = 48 * 1024,    /* octets of a report; with its line it fits into one read of the dispatcher */
+	WIRE_REPORT_LINE_MAX = WIRE_REPORT_MAX + 256,
 	WIRE_EXIT_OVERRUN = 10,         /* exit statuses of a worker that answers by id */
 	WIRE_EXIT_LEFT = 11,
 };
@@ -59,7 +66,7 @@ size_t wire_size(const struct wire_item *item);
 int wire_get(struct str *in, struct arena *a, struct wire_item *ret);
 
 struct wire_status {
-	int status;        /* 0, 1, or WIRE_READY, WIRE_LEAVING (no json) */
+	int status;        /* 0, 1, or WIRE_READY, WIRE_LEAVING (no json), WIRE_METRIC, WIRE_REPORT (json: their text, never empty) */
 	struct str json;   /* empty: none */
 	int64_t id;        /* of answers by id; 0: none stands in the line */
 	bool by_id;        /* WIRE_READY: the answers will have one */

@@ -24,7 +24,7 @@
 
 SAME(PEPSI_ABI_MAJOR, 1, "a new major version: begin this file anew");
 #ifndef PEPSI_RECORDED
-SAME(PEPSI_ABI_MINOR, 2, "a new minor version: put its number here when doc/abi-history.md has its line");
+SAME(PEPSI_ABI_MINOR, 3, "a new minor version: put its number here when doc/abi-history.md has its line");
 #endif
 SAME(sizeof(void *), 8, "pointers");
 SAME(sizeof(size_t), 8, "size_t");
@@ -59,7 +59,7 @@ AT(pepsi_clone, n, 40, 8);
 AT(pepsi_clone, state, 48, 8);
 AT(pepsi_clone, mail_from, 56, 8);
 
-SIZE(pepsi_host, 432);
+SIZE(pepsi_host, 456);
 AT(pepsi_host, abi, 0, 8);
 AT(pepsi_host, conf_str, 8, 8);
 AT(pepsi_host, conf_int, 16, 8);
@@ -136,6 +136,14 @@ AT(pepsi_host, ask_cancel, 400, 8);
 AT(pepsi_host, complete, 408, 8);
 AT(pepsi_host, in_hand, 416, 8);
 AT(pepsi_host, mono_ms, 424, 8);
+#endif
+#if PEPSI_ABI_MINOR >= 3
+AT(pepsi_host, metric, 432, 8);
+AT(pepsi_host, measure, 440, 8);
+AT(pepsi_host, status_report, 448, 8);
+CONSTANT(PEPSI_METRIC_COUNTER, 1u);
+CONSTANT(PEPSI_METRIC_GAUGE, 2u);
+CONSTANT(PEPSI_METRIC_TIMING, 3u);
 #endif
 
 SIZE(pepsi_stage, 128);

@@ -19,9 +19,9 @@ static void refused(void **st)
 	static const struct {
 		const char *variant, *says;
 	} cases[] = {
-		{ "old-major", "module speaks stage ABI 0.9, this pepsi speaks 1.2: rebuild the module against the installed <pepsi/stage.h>" },
-		{ "new-major", "module speaks stage ABI 2.0, this pepsi speaks 1.2: the module needs a newer pepsi" },
-		{ "new-minor", "module needs stage ABI 1.3, this pepsi has 1.2: update pepsi or use an older module" },
+		{ "old-major", "module speaks stage ABI 0.9, this pepsi speaks 1.3: rebuild the module against the installed <pepsi/stage.h>" },
+		{ "new-major", "module speaks stage ABI 2.0, this pepsi speaks 1.3: the module needs a newer pepsi" },
+		{ "new-minor", "module needs stage ABI 1.4, this pepsi has 1.3: update pepsi or use an older module" },
 		{ "short", "descriptor says it is 112 octets long, version 1.0 has 120: build it with PEPSI_STAGE()" },
 		{ "huge", "descriptor says it is 2147483648 octets long" },
 		{ "short-option", "malformed option table (2 options of 48 octets)" },

@@ -5,6 +5,7 @@ import time
 
 import authority
 import pepsi
+import sink as scripted
 from certs import Authority
 
 OPTIONS = ("PORT = %d\nALLOW_LOOPBACK = YES\nMTA_STS = NO\nPARALLELISM = 1\nQUEUE_LIMIT = 1000\nMAX_RUNTIME = 10 min\nRETRY_MIN = 1 s\nRETRY_MAX = 2 s\n"
@@ -14,13 +15,13 @@ OPTIONS = ("PORT = %d\nALLOW_LOOPBACK = YES\nMTA_STS = NO\nPARALLELISM = 1\nQUEU
 class Net:
     """A DNS of some zones and exchangers at 127.9.x.y, all with the same port."""
 
-    def __init__(self, t, zones, more="", **kw):
+    def __init__(self, t, zones, more="", options=OPTIONS, **kw):
         self.t, self.port = t, pepsi.free_port()
         self.zones = {"sender.test": "@ IN MX 10 mx\nmx IN A 127.9.0.1\n"}
         self.zones.update(zones)
         self.dns = authority.start(t, self.zones)
         self.back = self.sink("127.9.0.1")  # where reports to senders go
-        stage = "[stage-init]\nPROGRAM = pepsi-stage-relay-to-internet\n%sBOUNCE_STAGE = bounce\n%s\n" % (OPTIONS % self.port, more)
+        stage = "[stage-init]\nPROGRAM = pepsi-stage-relay-to-internet\n%sBOUNCE_STAGE = bounce\n%s\n" % (options % self.port, more)
         self.d = pepsi.Pepsid(t, stage + pepsi.bounce(), more="[pepsi-dns]\nSERVERS = %s\n" % self.dns, **kw)
 
     def sink(self, address, **kw):
@@ -130,7 +131,10 @@ def tls(t):
     ca = Authority(t)
     good, other = ca.issue("mx.safe.test", "DNS:mx.safe.test"), ca.issue("other.test", "DNS:other.test")
     net = Net(t, {"safe.test": one_zone("mx", "127.9.0.31"), "odd.test": one_zone("mx", "127.9.0.32"), "plain.test": one_zone("mx", "127.9.0.33"),
-                  "must.test": one_zone("mx", "127.9.0.34")}, "TLS_CA_FILE = %s\nTLS_POLICY_1 = must.test *.must.test require\n" % ca.cert)
+                  "must.test": one_zone("mx", "127.9.0.34"), "busy.test": one_zone("mx", "127.9.0.35"), "sure.test": "@ IN MX 10 mx.safe.test.\n",
+                  "pinned.test": one_zone("mx", "127.9.0.37"), "doubt.test": one_zone("mx", "127.9.0.38"), "late.test": one_zone("mx", "127.9.0.39")},
+              "TLS_CA_FILE = %s\nTLS_POLICY_1 = must.test *.must.test busy.test require\nTLS_POLICY_2 = sure.test doubt.test late.test verify\n"
+              "TLS_POLICY_3 = pinned.test verify=x.test,other.test\n" % ca.cert)
     offer = ("PIPELINING", "8BITMIME", "STARTTLS")
     safe, odd = net.sink("127.9.0.31", tls=good, extensions=offer), net.sink("127.9.0.32", tls=other, extensions=offer)
     plain, must = net.sink("127.9.0.33"), net.sink("127.9.0.34")
@@ -143,6 +147,42 @@ def tls(t):
     net.accept("must", "x@must.test")
     pepsi.wait_for("it waits", lambda: [q for q in net.d.queue() if "TLS is a must" in (q["last_error"] or "")], 30)
     pepsi.check(not must.messages, "sent in plain text")
+    # a certificate that the operator demands; and what is seen instead is told to whoever looks at the queue
+    pinned = net.sink("127.9.0.37", tls=other, extensions=offer)
+    for domain, sink in (("sure.test", safe), ("pinned.test", pinned)):
+        net.accept(domain, "x@" + domain)
+        arrives(domain, sink)
+        line = pepsi.wait_for("its line", lambda: net.logged("relayed to=<x@%s>" % domain))[0]
+        pepsi.check("verified=pkix" in line and "TLSv1.3" in line, line)
+    late = ca.issue("mx.late.test", "DNS:mx.late.test", days=-1, file="late")
+    for domain, address, pair, script, why in (
+            ("busy.test", "127.9.0.35", good, {"starttls": "454 4.7.0 no TLS before noon"}, "the host refuses it: 454 4.7.0 no TLS before noon"),
+            ("doubt.test", "127.9.0.38", other, {}, "which is demanded here: hostname mismatch"),
+            ("late.test", "127.9.0.39", late, {}, "which is demanded here: certificate has expired")):
+        s = scripted.Scripted(t, script, address=address, port=net.port, tls=pair)
+        net.accept(domain, "x@" + domain)
+        pepsi.wait_for("%s waits, and says why" % domain, lambda: [q for q in net.d.queue() if why in (q["last_error"] or "")], 30)
+        pepsi.check(not s.messages and net.logged("deferred to=<x@%s>" % domain), "not deferred")
+
+
+def inner(t):
+    """What the DNS of strangers names is not connected to unless it is of the public Internet, or in ALLOW_NETWORKS: neither by MX nor by literal."""
+    net = Net(t, {"lab.test": one_zone("mx", "127.9.0.51"), "self.test": one_zone("mx", "127.8.0.1"), "inner.test": one_zone("mx", "10.0.0.1"),
+                  "cloud.test": one_zone("mx", "169.254.169.254"), "six.test": "@ IN MX 10 mx\nmx IN AAAA ::1\n", "mapped.test": "@ IN MX 10 mx\nmx IN AAAA ::ffff:127.8.0.1\n",
+                  "both.test": "@ IN MX 10 a\n@ IN MX 20 b\na IN A 127.8.0.1\nb IN A 127.9.0.51\n"},
+              "ALLOW_NETWORKS = 127.9.0.0/16\n", OPTIONS.replace("ALLOW_LOOPBACK = YES\n", ""))
+    lab, secret, six = net.sink("127.9.0.51"), net.sink("127.8.0.1"), net.sink("::1")
+    net.accept("lab", "x@lab.test")
+    net.accept("both", "x@both.test")
+    arrives("lab", lab)
+    arrives("both", lab)
+    for token, rcpt, why in (("self", "x@self.test", "loopback"), ("inner", "x@inner.test", "private"), ("cloud", "x@cloud.test", "link-local"), ("six", "x@six.test", "loopback"),
+                             ("mapped", "x@mapped.test", "loopback"), ("literal", "x@[127.8.0.1]", "loopback"), ("literal6", "x@[IPv6:::1]", "loopback")):
+        net.accept(token, rcpt)
+        text = report(net, token)
+        pepsi.check("Status: 5.4.4" in text and "ALLOW_NETWORKS" not in text, text)
+        pepsi.check([x for x in net.logged("event=address-refused domain=%s" % rcpt.split("@")[1]) if 'why="%s"' % why in x and "hint=" in x], "not logged: " + token)
+    pepsi.check(not secret.connections and not six.connections, "connected to an inner address")
 
 
 def crowd(t):
@@ -179,4 +219,4 @@ def crowd(t):
     pepsi.check(all(len(sinks[i].tokens()) == 10 for i in sinks), "something came twice")
 
 
-pepsi.main(__file__, [domains, hosts, answered, tls, crowd])
+pepsi.main(__file__, [domains, hosts, answered, tls, inner, crowd])

@@ -1,5 +1,7 @@
 """/healthz and /metrics while mail flows, waits, bounces and is thrown away: the text is well-formed Prometheus, and
-accepted = delivered + bounced + discarded + in queue in every single answer; `pepsi status` agrees."""
+accepted = delivered + bounced + discarded + in queue in every single answer; `pepsi status` agrees. And what modules count
+(host->measure()): from workers of both kinds, through crashes, and from modules that say what they may not."""
+import os
 import re
 import socket
 import threading
@@ -93,4 +95,98 @@ def crowd_that_says_nothing(t):
     d.stop()
 
 
-pepsi.main(__file__, [well_formed, balance_holds, crowd_that_says_nothing])
+BUILT = os.path.join(os.path.dirname(pepsi.BIN), "test", "stages")
+
+
+def measuring(t, more="", many=False, init="PARALLELISM = 1\n"):
+    if not os.path.exists(os.path.join(BUILT, "pepsi-stage-measure.so")):
+        raise pepsi.Skip("test/stages was not built")
+    stages = "[stage-init]\nPROGRAM = pepsi-stage-measure%s\n%s\n" % ("-many" if many else "", init)
+    return pepsi.Pepsid(t, stages + more, pepsi="MODULE_PATH = %s:%s\n" % (BUILT, os.path.join(os.path.dirname(pepsi.BIN), "lib", "pepsi", "modules")))
+
+
+def module(d, name, stage="init", **labels):
+    """One value of a module's metric; None when it is not there."""
+    text = "".join(',%s="%s"' % kv for kv in labels.items())
+    return d.metrics().get('pepsi_module_%s{stage="%s"%s}' % (name, stage, text))
+
+
+def comes(d, want, name, **labels):
+    pepsi.wait_for("%s %s = %s" % (name, labels, want), lambda: module(d, name, **labels) == want, 20, 0.1)
+
+
+def modules_count(t, many=False):
+    """Counters, gauges and timings of a module at /metrics and in status, under the names they have there."""
+    d = measuring(t, many=many)
+    for i in range(3):
+        d.accept("s@example.test", ["x-%d@far.test" % i], b"Subject: x\r\n\r\nhello\r\n")
+    d.accept("s@example.test", ["big@far.test"], b"Subject: x\r\n\r\n" + (b"y" * 70 + b"\r\n") * 30)
+    comes(d, 3, "seen_total", size="small")
+    comes(d, 1, "seen_total", size="large")
+    comes(d, 8, "plain_total")
+    comes(d, 4, "level")
+    comes(d, 4, "took_seconds_count")
+    pepsi.check(module(d, "took_seconds_bucket", le="0.01") == 0 and module(d, "took_seconds_bucket", le="0.05") == 4, "the buckets")
+    pepsi.check(abs(module(d, "took_seconds_sum") - 0.08) < 1e-6, "the sum")
+    body = d.http_get("/metrics")[1]
+    pepsi.check("# HELP pepsi_module_seen_total Messages seen.\n# TYPE pepsi_module_seen_total counter\n" in body, "no help")
+    pepsi.check("# TYPE pepsi_module_took_seconds histogram\n" in body and "# TYPE pepsi_module_level gauge\n" in body, "no types")
+    m = {x["name"]: x for s in d.status()["stages"] if s["name"] == "init" for x in s["metrics"]}
+    pepsi.check(m["seen"]["values"] == {"large": 1, "small": 3} and m["level"]["value"] == 4 and m["took"]["value"] == {"count": 4, "seconds": 0.08}, "status: %s" % m)
+    code, out, _ = d.cli("status")
+    pepsi.check(code == 0 and re.search(r"init: seen .*small 3", out) and "took 4 in 0.080 s" in out, "status: %s" % out)
+    # a worker that ends in order has told all, its last words too; its level goes with it
+    code, out, err = d.cli("reload")
+    pepsi.check(code == 0, "reload: %s" % err)
+    comes(d, 1, "seen_total", size="closed")
+    comes(d, 0, "level")
+    pepsi.check(module(d, "seen_total", size="small") == 3, "what was counted is gone with its worker")
+    d.stop()
+
+
+def many_count(t):
+    """The same from a module that drives many messages at once."""
+    modules_count(t, True)
+
+
+def crash_costs_a_second(t):
+    """What a worker counted before its last second stays; the crash itself is the dispatcher's to count."""
+    d = measuring(t, init="PARALLELISM = 1\nMAX_RUNTIME = 60 s\n")
+    d.accept("s@example.test", ["x@far.test"], b"Subject: x\r\n\r\nhello\r\n")
+    comes(d, 1, "seen_total", size="small")
+    d.accept("s@example.test", ["crash@far.test"], b"Subject: x\r\n\r\nhello\r\n")
+    pepsi.wait_for("the crashes", lambda: d.metrics()['pepsi_stage_crashes_total{stage="init"}'] >= 3, 60, 0.2)
+    pepsi.check(1 <= module(d, "seen_total", size="small") <= 4, "counted: %s" % module(d, "seen_total", size="small"))
+    pepsi.check(module(d, "level") == 0, "the level of a dead worker")
+    d.accept("s@example.test", ["y@far.test"], b"Subject: x\r\n\r\nhello\r\n")
+    pepsi.wait_for("another count", lambda: module(d, "seen_total", size="small") >= 2, 20, 0.1)
+    d.stop()
+
+
+def nothing_forged(t):
+    """A module that writes to its worker's channel by itself: nothing of the core's, nothing of a stage that shares no process with it; too many values become
+    "other"; one that never stops is killed."""
+    other = "[stage-other]\nPROGRAM = pepsi-stage-measure\n\n[stage-alone]\nPROGRAM = pepsi-stage-measure\nALLOW_FUSION = NO\n\n"
+    d = measuring(t, other, many=True)
+    before = d.metrics()["pepsi_stage_messages_total{stage=\"init\"}"]
+    d.accept("s@example.test", ["forge@far.test"], b"Subject: x\r\n\r\nhello\r\n")
+    pepsi.wait_for("refusals", lambda: d.metrics()["pepsi_dispatch_metrics_refused_total"] == 7, 20, 0.1)
+    d.accept("s@example.test", ["x@far.test"], b"Subject: x\r\n\r\nhello\r\n")
+    comes(d, 2, "seen_total", size="small")
+    pepsi.check(not [k for k in d.metrics() if "pepsi_module_forged" in k], "forged")
+    pepsi.check(d.metrics()["pepsi_stage_messages_total{stage=\"init\"}"] <= before + 2, "messages of the core")
+    d.accept("s@example.test", ["values@far.test"], b"Subject: x\r\n\r\nhello\r\n")
+    pepsi.wait_for("other", lambda: (module(d, "seen_total", size="other") or 0) > 700, 20, 0.1)
+    seen = [k for k in d.metrics() if k.startswith("pepsi_module_seen_total{")]
+    pepsi.check(len(seen) <= 257, "%d series" % len(seen))
+    pepsi.check(sum(v for k, v in d.metrics().items() if k in seen) == 1003, "some are lost")
+    d.stop()
+    d = measuring(t)
+    d.accept("s@example.test", ["flood@far.test"], b"Subject: x\r\n\r\nhello\r\n")
+    pepsi.wait_for("its end", lambda: d.metrics()['pepsi_stage_crashes_total{stage="init"}'] >= 1, 60, 0.2)
+    pepsi.check(d.status()["healthy"], "the reactor suffers")
+    d.cli("queue", "delete", "--all")
+    d.stop()
+
+
+pepsi.main(__file__, [well_formed, balance_holds, crowd_that_says_nothing, modules_count, many_count, crash_costs_a_second, nothing_forged])

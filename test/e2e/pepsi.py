@@ -259,7 +259,7 @@ class Sink:
         test.cleanup(self.down)
 
     def up(self):
-        s = socket.socket()
+        s = socket.socket(socket.AF_INET6 if ":" in self.address else socket.AF_INET)
         s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         s.bind((self.address, self.port))
         s.listen(256)

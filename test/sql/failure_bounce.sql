@@ -149,14 +149,14 @@ DECLARE r record; s jsonb;
 BEGIN
     PERFORM pepsi.workqueue_add(1, 'out', true, now(), 'ann@example.org', '{a@b}',
         '{"last_error":"450 come back","attempts":3,"delay_sent":true,"dsn":{"envid":"e"},"dispatch_error":{"crashes":2}}', 'h', 'b');
-    ASSERT pepsi.workqueue_blame(1, false, 3, '{"what":"killed by signal 11"}');
+    ASSERT pepsi.workqueue_blame(1, 'out', false, 3, '{"what":"killed by signal 11"}');
     ASSERT pepsi.last_error((SELECT state FROM pepsi.workqueue)) = 'worker crash at stage out: killed by signal 11', 'not the older reason';
     SELECT * INTO r FROM pepsi.failure_bounce('bounce', '{failed}', 0, false, '{}', 0, 10);
     ASSERT r.error = 'worker crash at stage out: killed by signal 11' AND r.stage = 'out' AND r.status = 'failed' AND r.mail_from = 'ann@example.org' AND r.failed_at > '2026', r;
     SELECT state INTO s FROM pepsi.workqueue;
     ASSERT s = '{"failed_stage":"out","last_error":"worker crash at stage out: killed by signal 11","dsn":{"envid":"e"}}', s;
     UPDATE pepsi.workqueue SET status = 'running';
-    ASSERT NOT pepsi.workqueue_blame(1, false, 3, NULL), 'the crashes of another stage count against this one';
+    ASSERT NOT pepsi.workqueue_blame(1, 'bounce', false, 3, NULL), 'the crashes of another stage count against this one';
     -- and back into circulation by hand: it has not failed any more
     ASSERT pepsi.workqueue_set_stage('{1}', 'out') = 1;
     ASSERT NOT (SELECT state ? 'failed_stage' FROM pepsi.workqueue);

@@ -37,7 +37,7 @@ struct got {
 	struct store_counts counts;
 	struct store_changed changed;
 	int64_t rule;
-	bool ended;
+	enum store_blamed blamed;
 	char text[65536];
 };
 
@@ -96,12 +96,12 @@ static void on_count(void *arg, enum store_rc rc, unsigned n)
 	g->done = true;
 }
 
-static void on_blame(void *arg, enum store_rc rc, bool ended)
+static void on_blame(void *arg, enum store_rc rc, enum store_blamed how)
 {
 	struct got *g = arg;
 
 	g->rc = rc;
-	g->ended = ended;
+	g->blamed = how;
 	g->done = true;
 }
 
@@ -508,23 +508,30 @@ static void test_blame(void **state)
 	for (unsigned i = 1; i <= 3; i++) {
 		CALL(store_claim(db, &ask, 1, NULL, 0, on_claim, &got));
 		assert_int_equal(got.n, 1);
-		CALL(store_blame(db, id, false, 3, "{\"what\":\"signal 11\"}", on_blame, &got));
+		CALL(store_blame(db, id, "a", false, 3, "{\"what\":\"signal 11\"}", on_blame, &got));
 		assert_int_equal(got.rc, STORE_OK);
-		assert_int_equal(got.ended, i == 3);
+		assert_int_equal(got.blamed, i == 3 ? STORE_BLAMED_ENDED : STORE_BLAMED);
 	}
 	assert_string_equal(live_sql("SELECT status || ' ' || (state ->> 'failed_at' > '2020') || ' ' || (state #>> '{dispatch_error,crashes}')"
 		" || pepsi.last_error(state) FROM pepsi.workqueue"), "failed true 3worker crash at stage a: signal 11");
 	/* Not running: nothing. */
-	CALL(store_blame(db, id, true, 1, NULL, on_blame, &got));
+	CALL(store_blame(db, id, "a", true, 1, NULL, on_blame, &got));
 	assert_int_equal(got.rc, STORE_OK);
-	assert_false(got.ended);
+	assert_int_equal(got.blamed, STORE_BLAMED_NOT);
 	live_sql("UPDATE pepsi.workqueue SET status = 'running'");
-	CALL(store_blame(db, id, true, 1, NULL, on_blame, &got));
-	assert_true(got.ended);
+	CALL(store_blame(db, id, "a", true, 1, NULL, on_blame, &got));
+	assert_int_equal(got.blamed, STORE_BLAMED_ENDED);
 	assert_string_equal(live_sql("SELECT status FROM pepsi.workqueue"), "timeout");
+	/* Running, but at another stage: its worker had moved it on before it died, and it was claimed anew. That pass is not to blame. */
+	live_sql("UPDATE pepsi.workqueue SET status = 'running', stage = 'b'");
+	CALL(store_blame(db, id, "a", true, 1, NULL, on_blame, &got));
+	assert_int_equal(got.rc, STORE_OK);
+	assert_int_equal(got.blamed, STORE_BLAMED_NOT);
+	assert_string_equal(live_sql("SELECT status FROM pepsi.workqueue"), "running");
+	live_sql("UPDATE pepsi.workqueue SET stage = 'a'");
 	/* A report that is no JSON is refused, not taken apart. */
 	live_sql("UPDATE pepsi.workqueue SET status = 'running'");
-	CALL(store_blame(db, id, true, 1, "'; DROP TABLE", on_blame, &got));
+	CALL(store_blame(db, id, "a", true, 1, "'; DROP TABLE", on_blame, &got));
 	assert_int_equal(got.rc, STORE_REFUSED);
 	/* Whatever stands in the book, the blame is booked: a row that cannot be blamed would crash workers for ever. */
 	static const char *const books[] = { "{\"crashes\": 1e30}", "{\"crashes\": -1e30}", "{\"crashes\": \"x\"}", "{\"crashes\": [1]}", "7",
@@ -534,9 +541,9 @@ static void test_blame(void **state)
 		snprintf(sql, sizeof(sql), "UPDATE pepsi.workqueue SET status = 'running', state = jsonb_build_object('dispatch_error', '%s'::jsonb)",
 		    books[i]);
 		live_sql(sql);
-		CALL(store_blame(db, id, false, 1, "{}", on_blame, &got));
+		CALL(store_blame(db, id, "a", false, 1, "{}", on_blame, &got));
 		assert_int_equal(got.rc, STORE_OK);
-		assert_true(got.ended);
+		assert_int_equal(got.blamed, STORE_BLAMED_ENDED);
 	}
 }
 

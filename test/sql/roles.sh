@@ -58,7 +58,7 @@ UPDATE pepsi.workqueue_body SET body = ''|
 SELECT pepsi.workqueue_finish('{1}', 'delivered')|pepsi crypto
 SELECT pepsi.workqueue_body_gc()|pepsi crypto
 SELECT pepsi.workqueue_inject('s', '', '{a@b}', '', '')|pepsi crypto
-SELECT pepsi.workqueue_blame(1, false, 3, '{}')|pepsi crypto
+SELECT pepsi.workqueue_blame(1, 'a', false, 3, '{}')|pepsi crypto
 SELECT pepsi.flow_bounced(1)|pepsi crypto
 SELECT * FROM pepsi.flow_stats|pepsi httpd telemetry
 UPDATE pepsi.flow_stats SET accepted = 0|

@@ -30,8 +30,8 @@ static void refusals(void **st)
 	static const struct {
 		const char *variant, *says;
 	} cases[] = {
-		{ "major", "module speaks stage ABI 2.0, this pepsi speaks 1.2: the module needs a newer pepsi" },
-		{ "minor", "module needs stage ABI 1.9, this pepsi has 1.2" },
+		{ "major", "module speaks stage ABI 2.0, this pepsi speaks 1.3: the module needs a newer pepsi" },
+		{ "minor", "module needs stage ABI 1.10, this pepsi has 1.3" },
 		{ "short", "descriptor says it is 24 octets long" },
 		{ "wrong-name", "module calls itself pepsi-stage-other, its file pepsi-stage-bad-wrong-name" },
 		{ "no-process", "module has no process() hook" },
@@ -81,7 +81,7 @@ static void one_that_cannot_be_stopped(void **st)
 	struct module_info m;
 	worker_describe("pepsi-stage-many-nostop", STAGES "/pepsi-stage-many-nostop.so", NULL, NULL, &m);
 	assert_non_null(m.error);
-	assert_non_null(strstr(m.error, "module declares PEPSI_CAP_CONCURRENT and has no stop() hook (it says ABI 1.2"));
+	assert_non_null(strstr(m.error, "module declares PEPSI_CAP_CONCURRENT and has no stop() hook (it says ABI 1.3"));
 	module_info_free(&m);
 	worker_describe("pepsi-stage-many", STAGES "/pepsi-stage-many.so", NULL, NULL, &m);
 	assert_null(m.error);

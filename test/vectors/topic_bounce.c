@@ -2,17 +2,22 @@
  * (sisimai.json, bounceparser.json's reasons). These are opinions of three readers, not a standard: what counts is the agreement, which is printed at the
  * end; cases that differ are shown as FAIL. It must be 95 % on addresses, and on hard or soft apart from the class "filtered": so sisimai calls
  * "user unknown" where it does not see that RCPT was refused, and counts it as soft, while RFC 3463 §3.2 (X.1.1) and RFC 5321 §4.2.3 (550) know no such
- * difference. With that class it must be 92 %. */
+ * difference. The corpus itself counts "550 5.2.1 … User Unknown" as soft once and as hard
+ * four times. With that class it must be 94 %.
+ *
+ * The cases are cut into two halves by a hash of their names: rules are to be found by looking at the differences of the first half only, and the
+ * second shows what they are worth on bounces nobody looked at. Both are printed. (When the rules were last frozen the second stood at 97.1, 97.4 and 93.1 %;
+ * its differences were looked at after that only for defects of form.) */
 #include "vectors.h"
 
 #include "proto/dsn/read.h"
 
 #include <stdio.h>
 
-static struct {
+static struct agreement {
 	unsigned address, address_ok, hard, hard_ok, report, report_ok;
 	unsigned filtered, filtered_ok; /* of hard */
-} sum;
+} halves[2], *sum; /* sum: that of the case at hand */
 
 static bool load(struct str name, struct buf *out)
 {
@@ -73,8 +78,8 @@ static void flufl(struct json_object *one, const struct dsn_read *r, struct verd
 		return;
 	bool ok = (!permanent || (all_of(permanent, r, true, v) && actions(r, true) == count(permanent))) &&
 	    (!temporary || (all_of(temporary, r, false, v) && actions(r, false) == count(temporary)));
-	sum.address++;
-	sum.address_ok += ok;
+	sum->address++;
+	sum->address_ok += ok;
 	v->ok &= ok;
 }
 
@@ -90,8 +95,8 @@ static void sisimai(struct json_object *one, const struct dsn_read *r, struct ve
 			buf_addf(&v->expected, " %s", a);
 			ok &= has(r, a, true) || has(r, a, false);
 		}
-		sum.address++;
-		sum.address_ok += ok;
+		sum->address++;
+		sum->address_ok += ok;
 		v->ok &= ok;
 	}
 	for (size_t i = 0; i < count(expect); i++) {
@@ -109,13 +114,13 @@ static void sisimai(struct json_object *one, const struct dsn_read *r, struct ve
 		if (r->rcpt[i].action == DSN_READ_FAILED || r->rcpt[i].action == DSN_READ_DELAYED)
 			got[r->rcpt[i].hard]++;
 	for (int k = 0; k < 2; k++) { /* each expected one that is not there is one that differs */
-		sum.hard += (unsigned)want[k];
-		sum.hard_ok += (unsigned)(want[k] < got[k] ? want[k] : got[k]);
+		sum->hard += (unsigned)want[k];
+		sum->hard_ok += (unsigned)(want[k] < got[k] ? want[k] : got[k]);
 		v->ok &= want[k] == got[k] || !(want[0] + want[1]);
 	}
 	if (filtered && filtered == want[0] + want[1]) {
-		sum.filtered += (unsigned)filtered;
-		sum.filtered_ok += (unsigned)(filtered < got[0] ? filtered : got[0]);
+		sum->filtered += (unsigned)filtered;
+		sum->filtered_ok += (unsigned)(filtered < got[0] ? filtered : got[0]);
 	}
 }
 
@@ -125,15 +130,15 @@ static void bounceparser(struct json_object *one, const struct dsn_read *r, stru
 	struct str reason = vectors_str(one, "std_reason");
 	if (json_object_object_get_ex(one, "addresses", &addresses)) {
 		bool ok = all_of(addresses, r, true, v);
-		sum.address++;
-		sum.address_ok += ok;
+		sum->address++;
+		sum->address_ok += ok;
 		v->ok &= ok;
 	}
 	if (json_object_object_get_ex(one, "is_bounce", &is)) {
 		bool ok = (r->report && actions(r, true)) == (json_object_get_int(is) != 0);
 		buf_addf(&v->expected, " %s", json_object_get_int(is) ? "report" : "none");
-		sum.report++;
-		sum.report_ok += ok;
+		sum->report++;
+		sum->report_ok += ok;
 		v->ok &= ok;
 	}
 	if (reason.n && actions(r, true)) {
@@ -141,16 +146,27 @@ static void bounceparser(struct json_object *one, const struct dsn_read *r, stru
 		for (size_t i = 0; i < r->n; i++)
 			ok &= r->rcpt[i].action != DSN_READ_FAILED || r->rcpt[i].hard == hard;
 		buf_addf(&v->expected, " %.*s/%s", STR_ARG(reason), hard ? "hard" : "soft");
-		sum.hard++;
-		sum.hard_ok += ok;
+		sum->hard++;
+		sum->hard_ok += ok;
 		v->ok &= ok;
 	}
+}
+
+/* FNV-1a */
+static unsigned half_of(struct str name)
+{
+	uint32_t h = 2166136261u;
+	for (size_t i = 0; i < name.n; i++)
+		h = (h ^ (unsigned char)name.p[i]) * 16777619u;
+	return h >> 16 & 1;
 }
 
 void topic_bounce(const char *file, struct json_object *one, struct verdict *v)
 {
 	struct buf raw = BUF_INIT(64 << 20);
 	struct dsn_read r;
+	unsigned half = half_of(vectors_str(one, "file"));
+	sum = &halves[half];
 	if (!load(vectors_str(one, "file"), &raw) || dsn_read(buf_str(&raw), true, &r)) {
 		buf_addz(&v->got, "not read");
 		buf_free(&raw);
@@ -163,7 +179,7 @@ void topic_bounce(const char *file, struct json_object *one, struct verdict *v)
 		sisimai(one, &r, v);
 	else
 		bounceparser(one, &r, v);
-	buf_addf(&v->got, "%s", r.report ? "report" : "none");
+	buf_addf(&v->got, "(half %u) %s", half + 1, r.report ? "report" : "none");
 	for (size_t i = 0; i < r.n; i++) {
 		buf_addf(&v->got, " %.*s %d %s/%s \"%.*s\"", STR_ARG(r.rcpt[i].address), (int)r.rcpt[i].action, dsn_reason_text(r.rcpt[i].reason),
 		    r.rcpt[i].hard ? "hard" : "soft", (int)(r.rcpt[i].diagnostic.n < 150 ? r.rcpt[i].diagnostic.n : 150), r.rcpt[i].diagnostic.p ? r.rcpt[i].diagnostic.p : "");
@@ -177,11 +193,24 @@ static double percent(unsigned ok, unsigned all)
 	return all ? 100.0 * ok / all : 100.0;
 }
 
+static void print(const char *what, const struct agreement *a)
+{
+	unsigned n = a->hard - a->filtered, ok = a->hard_ok - a->filtered_ok;
+	printf("agreement, %s: address %.1f %% (%u of %u), hard or soft %.1f %% (%u of %u), without the class \"filtered\" %.1f %% (%u of %u), a bounce or none %.1f %% (%u of %u)\n",
+	    what, percent(a->address_ok, a->address), a->address_ok, a->address, percent(a->hard_ok, a->hard), a->hard_ok, a->hard, percent(ok, n), ok, n,
+	    percent(a->report_ok, a->report), a->report_ok, a->report);
+}
+
 bool topic_bounce_end(void)
 {
-	unsigned n = sum.hard - sum.filtered, ok = sum.hard_ok - sum.filtered_ok;
-	printf("agreement: address %.1f %% (%u of %u), hard or soft %.1f %% (%u of %u), without the class \"filtered\" %.1f %% (%u of %u), a bounce or none %.1f %% (%u of %u)\n",
-	    percent(sum.address_ok, sum.address), sum.address_ok, sum.address, percent(sum.hard_ok, sum.hard), sum.hard_ok, sum.hard, percent(ok, n), ok, n,
-	    percent(sum.report_ok, sum.report), sum.report_ok, sum.report);
-	return percent(sum.address_ok, sum.address) >= 95 && percent(ok, n) >= 95 && percent(sum.hard_ok, sum.hard) >= 92;
+	const struct agreement *a = &halves[0], *b = &halves[1];
+	struct agreement all = { a->address + b->address, a->address_ok + b->address_ok, a->hard + b->hard, a->hard_ok + b->hard_ok,
+		a->report + b->report, a->report_ok + b->report_ok, a->filtered + b->filtered, a->filtered_ok + b->filtered_ok };
+	print("first half (rules were made for it)", a);
+	print("second half (held out)", b);
+	print("both", &all);
+	for (const struct agreement *h = halves; h < halves + 2; h++)
+		if (percent(h->address_ok, h->address) < 95 || percent(h->hard_ok - h->filtered_ok, h->hard - h->filtered) < 95)
+			return false;
+	return percent(all.hard_ok, all.hard) >= 94;
 }

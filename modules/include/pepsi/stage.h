@@ -1,4 +1,4 @@
-/* <pepsi/stage.h>: the stage ABI, version 1.2. The only thing a stage module and its host agree on.
+/* <pepsi/stage.h>: the stage ABI, version 1.3. The only thing a stage module and its host agree on.
  *
  * A stage module is a shared object that exports one symbol, `pepsi_stage_descriptor`, made by PEPSI_STAGE(). The host
  * loads it in a worker process (never in the daemon), calls open() once, then process() for each message of the stage,
@@ -34,7 +34,7 @@ extern "C" {
 #endif
 
 #define PEPSI_ABI_MAJOR 1
-#define PEPSI_ABI_MINOR 2
+#define PEPSI_ABI_MINOR 3
 
 /* First member of every public struct, frozen for ever. */
 struct pepsi_abi {
@@ -208,6 +208,26 @@ struct pepsi_query; /* a question under way; opaque */
 typedef void (*pepsi_event_fn)(void *arg, uint32_t what);                    /* PEPSI_IO_* */
 typedef void (*pepsi_dns_fn)(void *arg, const struct pepsi_dns *answer);     /* the answer lives until the callback returns */
 
+/* Metrics, since 1.3: what a module counts shows at /metrics and in `pepsi status` under the name of its stage. Told:
+ *
+ *     open()       d = host->metric(conf, PEPSI_METRIC_COUNTER, "deliveries", "result", "What became of messages.")
+ *     process()    host->measure(d, "delivered", 1)
+ *     /metrics     pepsi_module_deliveries_total{stage="relay",result="delivered"} 1
+ *
+ * Rules
+ *  - Names are [a-z_], 2 to 40 octets, not ending in _total, _seconds, _bucket, _sum or _count: the host puts pepsi_module_ before and, by the type,
+ *    _total or _seconds behind. A metric has one label or none.
+ *  - The values of a label are few, and known to you: results, never addresses or domains. A stage has at most 64 metrics and 256 series (one of a timing
+ *    counts as four); what is beyond goes to the value "other". Octets that do not fit ([A-Za-z0-9_.:/@+-], 48 of them) become underscores.
+ *  - What is measured counts at once, whatever becomes of the pass: a message that is tried again is counted again.
+ *  - The daemon hears of it at most once a second; what was not yet told is lost when the worker dies.
+ *  - A counter grows. A gauge is a level of this worker: shown is the sum over the stage's workers that live. A timing is a histogram. */
+#define PEPSI_METRIC_COUNTER 1u
+#define PEPSI_METRIC_GAUGE 2u
+#define PEPSI_METRIC_TIMING 3u
+
+struct pepsi_metric; /* opaque */
+
 /* What the host does for a module. The table is valid from open() until close() has returned. `msg` is always the
  * message process() was given. Functions that return int32_t give PEPSI_OK or what is said. */
 struct pepsi_host {
@@ -310,6 +330,20 @@ struct pepsi_host {
 	/* The running callback works for this message now (NULL: for none). */
 	void (*in_hand)(struct pepsi_msg *);
 	int64_t (*mono_ms)(void); /* monotonic, milliseconds */
+
+	/* -- metrics, since 1.3; conf is the one open() was given */
+	/* A metric of this stage: PEPSI_METRIC_*, its name, the name of its label (NULL: none) and one line of plain ASCII about it (NULL: none; up to
+	 * 120 octets, no quotes). The same one again gives the same handle, valid until close() has returned. NULL: a broken rule (logged), or memory;
+	 * measure() does nothing then. */
+	struct pepsi_metric *(*metric)(const struct pepsi_conf *, uint32_t type, const char *name, const char *label, const char *help);
+	/* Counter: n more (0: the series shows, at nothing). Gauge: it is n now. Timing: something took n microseconds. value: the label's; NULL or ignored
+	 * where there is none. */
+	void (*measure)(struct pepsi_metric *, const char *value, int64_t n);
+	/* What this worker knows that no number can tell, for people: one JSON object of up to 48 KiB, in the place of the one before; NULL: nothing any
+	 * more. The daemon takes it every five seconds at most, keeps it while the worker lives, and only from the stage's own workers. Its member
+	 * "destinations" is an array of objects, worst first, that `pepsi queue destinations` shows. PEPSI_OK, PEPSI_MISUSE: it is none, PEPSI_RETRY:
+	 * out of memory. */
+	int32_t (*status_report)(const struct pepsi_conf *, const char *json);
 };
 
 /* What a module exports: one const object. */

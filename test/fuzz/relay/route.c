@@ -60,7 +60,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct str domain = line(&rest);
 	zone = rest;
 	struct route r = { .domain = domain, .no_mx = options & 1, .ipv4 = !(options & 2), .ipv6 = options & 2 || options & 4,
-		.local_ok = options & 8, .own = own, .n_own = 1, .own_ip = ips, .n_own_ip = 1, .seed = size };
+		.local_ok = options & 8, .public_only = options & 32, .own = own, .n_own = 1, .own_ip = ips, .n_own_ip = 1, .seed = size };
 	struct dns_answers *set = dns_answers_new();
 	while (route_evaluate(&r, set) == DNS_MORE) {
 		must(dns_answers_n_missing(set) > 0 && ++rounds <= 3);
@@ -74,6 +74,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		const struct route_host *h = &r.host[r.address[i].host];
 		must(h->state == ROUTE_HOST_USED && i >= h->first && i < h->first + h->n && h->n <= ROUTE_HOST_ADDRESSES_MAX);
 		must(r.local_ok || route_address_ok(r.address[i].ip, r.address[i].n));
+		must(r.local_ok || !r.public_only || !outside_mail_refused(r.address[i].ip, r.address[i].n));
 		must(!i || r.host[r.address[i - 1].host].preference <= h->preference);
 	}
 	struct buf b = BUF_INIT(1 << 16);

@@ -105,6 +105,16 @@ static void cases(void **state)
 		{ REST "[postgres]\nX = 1\n", "t.conf:5: unknown section [postgres]\n" },
 		{ REST "[pepsi-dispach]\nX = 1\n", "t.conf:5: unknown section [pepsi-dispach]; did you mean [pepsi-dispatch]?\n" },
 		{ REST "[pepsi-ingress]\nRECIPIENTS = any\n", "t.conf:6: unknown option RECIPIENTS in [pepsi-ingress]; it belongs to [pepsi] or [domain-NAME]\n" },
+		/* a stage that is asked about recipients: there, one, and one that can answer before anything is accepted */
+		{ REST "[domain-x.test]\nRECIPIENTS = any stage:D\n[stage-d]\nPROGRAM = pepsi-stage-discard\nNEXT_STAGE = init\n", "" },
+		{ REST "[domain-x.test]\nRECIPIENTS = stage:dd\n[stage-d]\nPROGRAM = pepsi-stage-discard\nNEXT_STAGE = init\n",
+		    "t.conf:6: RECIPIENTS: there is no [stage-dd]; did you mean d?\n" },
+		{ REST "[domain-x.test]\nRECIPIENTS = stage:b stage:init\n[stage-b]\nPROGRAM = pepsi-stage-bounce\nNEXT_STAGE = init\n",
+		    "t.conf:6: RECIPIENTS: [stage-b] runs pepsi-stage-bounce, which makes bounces: nothing may be sent before the message is accepted\n"
+		    "t.conf:6: RECIPIENTS: init is where accepted mail begins; make a section of its own with the same PROGRAM\n"
+		    "t.conf:6: RECIPIENTS names several stages; one is asked\n" },
+		{ REST "[domain-x.test]\nRECIPIENTS = stage:\n", "t.conf:6: RECIPIENTS: \"stage:\" is no source of recipients; write any, table, aliases, system, "
+		    "file:/PATH or stage:NAME\n" },
 		{ REST "[pepsi-ingress]\nPARALLELISM = 2\n", "t.conf:6: unknown option PARALLELISM in [pepsi-ingress]; it belongs to [stage-NAME]\n" },
 	};
 	for (size_t i = 0; i < sizeof t / sizeof *t; i++) {

@@ -188,10 +188,11 @@ static void still_gives(enum store_rc rc, const int64_t *ids, size_t n)
 	db.still[db.n_still].fn(db.still[db.n_still].arg, rc, ids, n);
 }
 
-void store_blame(struct store_conn *c, int64_t id, bool overrun, unsigned limit, const char *report, store_blame_fn fn, void *arg)
+void store_blame(struct store_conn *c, int64_t id, const char *stage, bool overrun, unsigned limit, const char *report, store_blame_fn fn, void *arg)
 {
 	(void)c;
 	assert_int_equal(limit, 3);
+	assert_non_null(stage);
 	db.blames++;
 	db.blame_id = id;
 	db.blame_overrun = overrun;

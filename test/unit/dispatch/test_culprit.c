@@ -29,11 +29,11 @@ static void dies(int w, int status)
 	spin();
 }
 
-static void booked(enum store_rc rc, bool ended)
+static void booked(enum store_rc rc, enum store_blamed how)
 {
 	store_blame_fn fn = db.blame_fn;
 	db.blame_fn = NULL;
-	fn(db.blame_arg, rc, ended);
+	fn(db.blame_arg, rc, how);
 	spin();
 }
 
@@ -65,7 +65,7 @@ static void test_culprit_is_named(void **state)
 	assert_int_equal(got(w, ids, 8, NULL, a), 2);
 	assert_int_equal(ids[0], 13);
 	assert_int_equal(ids[1], 14);
-	booked(STORE_OK, false);
+	booked(STORE_OK, STORE_BLAMED);
 	assert_int_equal(init_stage()->in_flight, 2);
 	assert_int_equal(d->failed_total, 0);
 
@@ -101,7 +101,7 @@ static void test_culprit_of_a_fused_stage(void **state)
 	dies(w, SIGABRT);
 	assert_int_equal(db.blame_id, 13);
 	assert_non_null(strstr(db.report, "\"stage\":\"bounce\",\"worker_stage\":\"init\",\"program\":\"pepsi-stage-y\",\"version\":\"1.5\""));
-	booked(STORE_OK, false);
+	booked(STORE_OK, STORE_BLAMED);
 	/* it is marked for bounce: getting past init alone is not enough */
 	assert_ptr_equal(map_get(&d->marked, 13), dispatch_stage_find(d, "bounce"));
 	repair_passed(d, 13, init_stage());
@@ -213,6 +213,32 @@ static void test_overrun_over_at_the_kill(void **state)
 	munmap(page, WIRE_PAGE_SIZE);
 }
 
+/* The pass was committed in the moment before the worker died: nobody is to blame, and the message waits at another stage, so
+ * every stage is looked at anew. */
+static void test_committed_before_the_end(void **state)
+{
+	struct wire_page *page;
+	(void)state;
+	int w = crowd(&page);
+	wire_page_hop(page, 12, 0, now_us, "init", "m", "1");
+	dies(w, SIGSEGV);
+	still_gives(STORE_OK, NULL, 0);
+	while (db.claim_fn) {
+		store_claim_fn fn = db.claim_fn;
+		db.claim_fn = NULL;
+		fn(db.claim_arg, STORE_OK, NULL, 0);
+		spin();
+	}
+	unsigned claims = db.claims;
+	uint64_t done = init_stage()->done;
+	booked(STORE_OK, STORE_BLAMED_NOT);
+	assert_int_equal(init_stage()->n_repairs, 0);
+	assert_int_equal(init_stage()->done, done + 1);
+	assert_int_equal(db.claims, claims + 1);
+	assert_int_equal(db.claim_n, 2);
+	munmap(page, WIRE_PAGE_SIZE);
+}
+
 /* The answer to the blame is lost: the row is looked up with the next connection, and runs alone if it is still there. */
 static void test_blame_is_lost(void **state)
 {
@@ -223,7 +249,7 @@ static void test_blame_is_lost(void **state)
 	wire_page_hop(page, 12, 0, now_us, "init", "m", "1");
 	dies(w, SIGSEGV);
 	still_gives(STORE_AWAY, NULL, 0);
-	booked(STORE_AWAY, false);
+	booked(STORE_AWAY, STORE_BLAMED_NOT);
 	assert_int_equal(init_stage()->n_repairs, 4);
 	dispatch_database(d, false);
 	dispatch_database(d, true);
@@ -313,6 +339,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_anothers_row, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_overrun_in_a_crowd, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_overrun_over_at_the_kill, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_committed_before_the_end, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_blame_is_lost, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_crash_without_a_database, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_alone_beside_one_unsent, setup, teardown),

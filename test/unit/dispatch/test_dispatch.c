@@ -341,7 +341,7 @@ static void test_lone_crash_is_blamed(void **state)
 	assert_false(db.blame_overrun);
 	assert_non_null(strstr(db.report, "\"signal\":11"));
 	assert_int_equal(init_stage()->crashes, 1);
-	db.blame_fn(db.blame_arg, STORE_OK, true);
+	db.blame_fn(db.blame_arg, STORE_OK, STORE_BLAMED_ENDED);
 	db.blame_fn = NULL;
 	assert_int_equal(init_stage()->in_flight, 0);
 	assert_int_equal(d->failed_total, 1);
@@ -470,7 +470,7 @@ static void test_exit_status_of_a_module(void **state)
 	assert_int_equal(db.blames, 1);
 	assert_int_equal(db.blame_id, 5);
 	assert_int_equal(init_stage()->cooldown_until, 0);
-	db.blame_fn(db.blame_arg, STORE_OK, false);
+	db.blame_fn(db.blame_arg, STORE_OK, STORE_BLAMED);
 	db.blame_fn = NULL;
 }
 
@@ -549,7 +549,7 @@ static void test_channel_held_by_another(void **state)
 	spin();
 	assert_int_equal(db.blames, 1);
 	assert_int_equal(init_stage()->n_workers, 0);
-	db.blame_fn(db.blame_arg, STORE_OK, false);
+	db.blame_fn(db.blame_arg, STORE_OK, STORE_BLAMED);
 	db.blame_fn = NULL;
 	close(w);
 }

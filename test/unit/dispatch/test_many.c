@@ -51,7 +51,7 @@ static void booked(void)
 {
 	store_blame_fn fn = db.blame_fn;
 	db.blame_fn = NULL;
-	fn(db.blame_arg, STORE_OK, false);
+	fn(db.blame_arg, STORE_OK, STORE_BLAMED);
 	spin();
 }
 

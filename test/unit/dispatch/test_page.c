@@ -100,7 +100,7 @@ static void test_a_page_is_not_believed(void **state)
 	close(w);
 	dispatch_worker_exited(d, next_pid, 0);
 	spin();
-	db.blame_fn(db.blame_arg, STORE_OK, false);
+	db.blame_fn(db.blame_arg, STORE_OK, STORE_BLAMED);
 	db.blame_fn = NULL;
 	/* ever new hops: killed all the same */
 	dispatch_stage_find(d, "bounce")->max_runtime_us = 30 * US_PER_S;
@@ -138,7 +138,7 @@ static void test_harm_at_home_ends_fusion(void **state)
 	close(w);
 	dispatch_worker_exited(d, next_pid, SIGSEGV);
 	spin();
-	db.blame_fn(db.blame_arg, STORE_OK, false);
+	db.blame_fn(db.blame_arg, STORE_OK, STORE_BLAMED);
 	db.blame_fn = NULL;
 	claim_gives(&row, 1);
 	w = worker_with_page(sp.starts - 1, &page, true);

@@ -1,9 +1,8 @@
 /* Stages before acceptance, with a worker played by the test: what each verdict and each kind of failure comes to, what a
  * hostile worker cannot do, and what is left when a client leaves. */
-#include "harness.h"
+#include "played.h"
 
 #include "base/clock.h"
-#include "ingress/before_internal.h"
 #include "net/parcel.h"
 
 #include <signal.h>
@@ -15,89 +14,14 @@
 
 #define MESSAGE "Subject: test\r\n\r\nhello\r\n"
 
-static struct {
-	unsigned started, killed;
-	uint32_t token;
-	pid_t pid;
-	char stage[64];
-} spawner;
-
-static void start(void *arg, uint32_t token, const char *stage)
-{
-	(void)arg;
-	spawner.started++;
-	spawner.token = token;
-	snprintf(spawner.stage, sizeof spawner.stage, "%s", stage);
-}
-
-static void kill_it(void *arg, pid_t pid, int sig)
-{
-	(void)arg;
-	assert_int_equal(sig, SIGKILL);
-	spawner.killed++;
-	spawner.pid = pid;
-}
-
 static struct world *world(const char *list, const char *policy)
 {
 	const char *const options[] = { "listener-mx", "BEFORE_ACCEPT", list, "listener-mx", "BEFORE_ACCEPT_FAILURE", policy,
 		"stage-one", "PROGRAM", "x", "stage-one", "PARALLELISM", "1", "stage-one", "QUEUE_LIMIT", "2", "stage-two", "PROGRAM", "x",
 		"stage-two", "PARALLELISM", "1", NULL };
 	struct world *w = world_new(options);
-	memset(&spawner, 0, sizeof spawner);
-	w->in->before->sp = (struct ingress_spawner){ NULL, start, kill_it };
+	play(w);
 	return w;
-}
-
-static void settle(struct world *w)
-{
-	for (unsigned i = 0; i < 50; i++)
-		world_turn(w);
-}
-
-/* The worker that was asked for comes; our end of its channel. */
-static int come(struct world *w, pid_t pid)
-{
-	int sv[2];
-	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, sv), 0);
-	assert_true(spawner.token & INGRESS_TOKEN);
-	assert_true(ingress_worker_started(w->in, spawner.token, pid, sv[0]));
-	assert_int_equal(net_parcel_send(sv[1], STR(WIRE_BEFORE_READY), -1), 1);
-	settle(w);
-	return sv[1];
-}
-
-struct job {
-	struct buf record;
-	struct arena *a;
-	struct wire_item item;
-	uint32_t ms;
-	int fd;
-};
-
-static struct job get_job(int sock)
-{
-	struct job j = { .record = BUF_INIT(WIRE_BEFORE_MAX), .a = arena_new(1 << 20) };
-	assert_int_equal(net_parcel_recv(sock, &j.record, &j.fd), 1);
-	assert_int_equal(wire_job_get(buf_str(&j.record), j.a, &j.ms, &j.item), 0);
-	return j;
-}
-
-static void drop_job(struct job *j)
-{
-	if (j->fd >= 0)
-		close(j->fd);
-	arena_free(j->a);
-	buf_free(&j->record);
-}
-
-static void say(struct world *w, int sock, const struct wire_verdict *v, int fd)
-{
-	struct buf out = BUF_INIT(WIRE_BEFORE_MAX);
-	assert_int_equal(wire_verdict_put(&out, v), 0);
-	assert_int_equal(net_parcel_send(sock, buf_str(&out), fd), 1);
-	buf_free(&out);
-	settle(w);
 }
 
 static struct client sent(struct world *w)
@@ -357,8 +281,7 @@ static void test_spared(void **state)
 	for (unsigned spares = 0; spares < 2; spares++) {
 		struct world *w = world_new((const char *const[]){ "listener-mx", "BEFORE_ACCEPT", "one", "listener-mx", "BEFORE_ACCEPT_AUTHENTICATED",
 		    spares ? "NO" : "YES", "stage-one", "PROGRAM", "x", NULL });
-		memset(&spawner, 0, sizeof spawner);
-		w->in->before->sp = (struct ingress_spawner){ NULL, start, kill_it };
+		play(w);
 		struct client c = client_new(w);
 		client_hello(&c);
 		buf_addz(&w->in->sessions->login, "bob@example.test");

@@ -54,7 +54,7 @@ void test_internet_tls_required(void **state)
 	static const struct {
 		const char *const *script;
 		const char *says;
-	} cases[] = { { none, "the host does not offer it" }, { refused, "the handshake failed" }, { broken, "the handshake failed: TLS handshake" } };
+	} cases[] = { { none, "the host does not offer it" }, { refused, "the host refuses it: 454 4.7.0 not now" }, { broken, "the handshake failed: TLS handshake" } };
 	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		struct site s;
@@ -70,6 +70,89 @@ void test_internet_tls_required(void **state)
 		peer_end(&p);
 		site_done(&m);
 	}
+}
+
+/* A certificate that is valid for the host, or for what the operator names; and why it is not. */
+void test_internet_tls_verify(void **state)
+{
+	static const char *const good[] = { EHLO_TLS, TLS, TAKE, "~", "^", NULL };
+	static const char *const bad[] = { EHLO_TLS, TLS, QUIT, NULL };
+	static const struct {
+		bool trusted;
+		const char *policy, *says; /* NULL: it goes */
+	} cases[] = { { true, "verify", NULL }, { false, "verify", "which is demanded here: " }, { true, "verify=.example.org", NULL },
+		{ true, "verify=other.example,mx1.EXAMPLE.org", NULL },
+		{ true, "verify=example.org", "for the names that are demanded here: hostname mismatch" },
+		{ false, "verify=mx1.example.org", "for the names that are demanded here: " } };
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct site s;
+		struct peer p;
+		char more[300];
+		struct pepsi_msg m = site_message("x@example.org");
+		peer_start(&p, "127.0.0.2", cases[i].says ? bad : good);
+		snprintf(more, sizeof more, "%s%s\nTLS_POLICY_1=example.org %s\n", cases[i].trusted ? "TLS_CA_FILE=" : "HELO=us.example",
+		    cases[i].trusted ? peer_ca() : "", cases[i].policy);
+		site_open(&s, plain_zone, false, more);
+		site_deliver(&s, &m);
+		site_says(&m, cases[i].says ? cases[i].says : "complete_success");
+		if (!cases[i].says)
+			site_logs(&m, "verified=pkix");
+		else
+			site_until(1);
+		site_close(&s);
+		peer_end(&p);
+		site_done(&m);
+	}
+}
+
+/* A domain that demands more than its host keeps is left alone the third time, by itself: another one at the same host is served. */
+void test_internet_unsafe_domain(void **state)
+{
+#define LEAVES EHLO, "?QUIT\r\n", "!221 bye\r\n", "-"
+	static const char *const script[] = { LEAVES, LEAVES, LEAVES, EHLO, "?MAIL FROM:<a@b.example>\r\nRCPT TO:<x@other.example>\r\nDATA\r\n",
+		"!250 ok\r\n250 ok\r\n354 go\r\n", CONTENT, "!250 2.0.0 took it\r\n", "-", EHLO, "~", "^", NULL };
+	static const char *const zone[] = { ZONE, "other.example MX 10 mx1.example.org", NULL };
+	struct site s;
+	struct peer p;
+	(void)state;
+	peer_start(&p, "127.0.0.2", script);
+	site_open(&s, zone, false, "TLS_POLICY_1=example.org require\n");
+	for (int i = 0; i < 6; i++) {
+		struct pepsi_msg m = site_message(i == 4 ? "x@other.example" : "x@example.org");
+		if (i == 5)
+			fake_loop_skip(60000); /* the pause is over: one tries */
+		site_deliver(&s, &m);
+		site_says(&m, i == 4 ? "complete_success" : "TLS is a must there, and the host does not offer it");
+		assert_int_equal(strstr(m.calls.p, "not tried now (tls)") != NULL, i == 3);
+		assert_int_equal(strstr(m.calls.p, "\"attempts\":1") != NULL, i != 3 && i != 4);
+		site_done(&m);
+	}
+	site_until(1);
+	site_close(&s);
+	peer_end(&p);
+}
+
+/* One host is well but not safe enough for this domain, the other is dead: that keeps nobody else from the first. */
+void test_internet_unsafe_and_dead(void **state)
+{
+	static const char *const script[] = { LEAVES, LEAVES, LEAVES, EHLO, "?MAIL FROM:<a@b.example>\r\nRCPT TO:<x@other.example>\r\nDATA\r\n",
+		"!250 ok\r\n250 ok\r\n354 go\r\n", CONTENT, "!250 2.0.0 took it\r\n", "~", NULL };
+	static const char *const zone[] = { "example.org MX 10 mx1.example.org", "example.org MX 20 mx2.example.org", "other.example MX 10 mx1.example.org",
+		"other.example MX 20 mx2.example.org", "mx1.example.org A 127.0.0.2", "mx2.example.org A 127.0.0.3", NULL };
+	struct site s;
+	struct peer p;
+	(void)state;
+	peer_start(&p, "127.0.0.2", script);
+	site_open(&s, zone, false, "ADDRESS_HEALTH=NO\nTLS_POLICY_1=example.org require\n");
+	for (int i = 0; i < 4; i++) {
+		struct pepsi_msg m = site_message(i == 3 ? "x@other.example" : "x@example.org");
+		site_deliver(&s, &m);
+		site_says(&m, i == 3 ? "complete_success" : "refused");
+		site_done(&m);
+	}
+	site_close(&s);
+	peer_end(&p);
 }
 
 void test_internet_dane(void **state)
@@ -169,7 +252,8 @@ void test_internet_options(void **state)
 {
 	const struct pepsi_stage *st = &pepsi_stage_descriptor;
 	struct pepsi_conf c = { .stage = "out", .hostname = "us.example", .options = st->options, .n_options = st->n_options,
-		.text = "HELO=a b\nTLS_POLICY_1=example.org\nTLS_POLICY_2=x@example.org may\nTLS_POLICY_3=may\nTLS_POLICY_4=*.example.org * require\n"
+		.text = "HELO=a b\nTLS_POLICY_1=example.org\nTLS_POLICY_2=x@example.org may\nTLS_POLICY_3=may\nTLS_POLICY_4=*.example.org * verify=.example.org,mx.other.example\n"
+			"TLS_POLICY_5=a.example verify=\nTLS_POLICY_6=a.example require=b.example\nTLS_POLICY_7=a.example verify=b..example\n"
 			"OWN_ADDRESSES=192.0.2.1 mail.example\nRETRY_MIN=2 h\nSHAPE_1=* sources=none\nSOURCE_ADDRESSES=192.0.2.300\n" };
 	struct pepsi_report r = { .text = BUF_INIT(10000) };
 	(void)state;
@@ -180,6 +264,9 @@ void test_internet_options(void **state)
 	assert_non_null(strstr(r.text.p, "TLS_POLICY_2: \"x@example.org\" is none of"));
 	assert_non_null(strstr(r.text.p, "TLS_POLICY_3: no domain stands before the policy"));
 	assert_null(strstr(r.text.p, "TLS_POLICY_4"));
+	assert_non_null(strstr(r.text.p, "TLS_POLICY_5: \"verify=\": behind verify= stand host names"));
+	assert_non_null(strstr(r.text.p, "TLS_POLICY_6: \"require=b.example\" is no policy"));
+	assert_non_null(strstr(r.text.p, "TLS_POLICY_7: \"verify=b..example\": behind"));
 	assert_non_null(strstr(r.text.p, "OWN_ADDRESSES: \"mail.example\" is no"));
 	assert_non_null(strstr(r.text.p, "RETRY_MAX: is shorter"));
 	assert_non_null(strstr(r.text.p, "SOURCE_ADDRESSES: "));

@@ -35,6 +35,22 @@ static const struct {
 	{ DAEMON "Subject: Returned mail\nContent-Transfer-Encoding: quoted-printable\n\nTo: <u=40y.example>: user unkn=\nown\n", "u@y.example", DSN_READ_FAILED, DSN_REASON_UNKNOWN_USER, "", 0 },
 	/* refused after DATA, with the content known */
 	{ DAEMON "Subject: Returned mail\n\n<u@y.example>\n>>> DATA\n<<< 550 Unknown user u@y.example\n554 5.0.0 Service unavailable\n", "u@y.example", DSN_READ_FAILED, DSN_REASON_POLICY, "5.0.0", 550 },
+	{ REPORT "Final-Recipient: rfc822; u@y.example\nAction: failed\nStatus: 5.0.0\nDiagnostic-Code: smtp; 550 Unknown user u@y.example\n--b\n\n"
+		"<u@y.example>: host mx said:\n 550 Unknown user (in reply to end of DATA command)\n--b--\n", "u@y.example", DSN_READ_FAILED, DSN_REASON_POLICY, "5.0.0", 550 },
+	/* a phrase with a name in it; a status that says more than "unavailable"; no reason but that it was the recipient */
+	{ DAEMON "Subject: failed\n\nThe mail to <u@y.example> failed.\nDNS says: host y.example could not be, that is was not found\n", "u@y.example", DSN_READ_FAILED, DSN_REASON_UNKNOWN_HOST, "", 0 },
+	{ REPORT "Final-Recipient: rfc822; u@y.example\nAction: failed\nStatus: 5.2.1\nDiagnostic-Code: smtp; 550 mailbox unavailable\n--b--\n", "u@y.example", DSN_READ_FAILED, DSN_REASON_DISABLED, "5.2.1", 550 },
+	{ REPORT "Final-Recipient: rfc822; u@y.example\nAction: failed\nStatus: 5.0.0\nDiagnostic-Code: smtp; 550 Recipient address rejected.\n--b--\n", "u@y.example", DSN_READ_FAILED, DSN_REASON_UNKNOWN_USER, "5.0.0", 550 },
+	{ REPORT "Final-Recipient: rfc822; u@y.example\nAction: failed\nStatus: 5.0.0\nDiagnostic-Code: smtp; 550 Recipient address rejected: we like it not\n--b--\n", "u@y.example", DSN_READ_FAILED, DSN_REASON_POLICY, "5.0.0", 550 },
+	/* another language in an 8-bit charset; line ends stay */
+	{ DAEMON "Subject: failed\nContent-Type: text/plain; charset=iso-8859-1\n\nfailed:\n<u@y.example>\nEmpf\xe4nger unbekannt\n", "u@y.example", DSN_READ_FAILED, DSN_REASON_UNKNOWN_USER, "", 0 },
+	/* HTML where only the message that came back has plain text; what it was sent to is told before */
+	{ DAEMON "Subject: failed\nContent-Type: multipart/mixed; boundary=b\n\n--b\nContent-Type: text/html\n\n<p>Your mail<br>\n&nbsp; To:&nbsp; list@z.example<br>\n&nbsp; Subject: x<br>\n"
+		"did not reach the recipient:<br>\nu@y.example<br>\nno such user</p>\n--b\nContent-Type: message/rfc822\n\nSubject: x\n\nhi\n--b--\n", "u@y.example", DSN_READ_FAILED, DSN_REASON_UNKNOWN_USER, "", 0 },
+	/* the formal part stands in a text; and in one that wraps it */
+	{ DAEMON "Subject: failed\n\nSorry.\n\nReporting-MTA: dns; mx.example\n\nFinal-Recipient: rfc822; u@y.example\nAction: failed\nStatus: 5.1.1\n", "u@y.example", DSN_READ_FAILED, DSN_REASON_UNKNOWN_USER, "5.1.1", 0 },
+	{ DAEMON "Subject: failed\n\nCould not be delivered.\n---\nReturn-Path: <>\nFrom: MAILER-DAEMON@mx.example\n\n--b\n\n<u@y.example> (expanded from\n  <o@y.example>): said: wait\n\n--b\n\n"
+		"Reporting-MTA: dns; mx.example\n\nFinal-Recipient: rfc822; u@y.example\nAction: failed\nStatus: 5.2.2\n\n--b\n", "u@y.example", DSN_READ_FAILED, DSN_REASON_FULL, "5.2.2", 0 },
 	/* the message that came back names who it was for */
 	{ DAEMON "Subject: Delivery failure\n\nYour mail was not delivered.\n\nReceived: from x\nTo: <u@y.example>\n\nhi\n", "u@y.example", DSN_READ_FAILED, DSN_REASON_OTHER, "", 0 },
 };
@@ -61,6 +77,17 @@ static void several(void **state)
 	    "Action: failed\nStatus: 5.2.2\n\nFinal-Recipient: rfc822; A@Y.example\nAction: failed\nStatus: 5.1.1\n--b--\n"), true, &r), 0);
 	assert_int_equal(r.n, 2);
 	assert_true(r.formal && r.rcpt[0].hard && !r.rcpt[1].hard);
+	dsn_read_free(&r);
+	/* a transcript: what stands in the recipient's own line is about him, what follows may be about the next */
+	assert_int_equal(dsn_read(STR(DAEMON "Subject: failed\n\n554 <a@y.example>... Remote protocol error\n550 z.example... Host unknown\n554 <b@y.example>... 550 Host unknown\n"), true, &r), 0);
+	assert_int_equal(r.n, 2);
+	assert_int_equal(r.rcpt[0].reason, DSN_REASON_PROTOCOL);
+	assert_int_equal(r.rcpt[1].reason, DSN_REASON_UNKNOWN_HOST);
+	dsn_read_free(&r);
+	/* who he was written to, not one more recipient; the line may be broken */
+	assert_int_equal(dsn_read(STR(DAEMON "Subject: failed\n\n<a@y.example> (expanded from <l@y.example>): user unknown\n<b@y.example> (expanded from\n    <m@y.example>): user unknown\n"), true, &r), 0);
+	assert_int_equal(r.n, 2);
+	assert_true(str_eq(r.rcpt[0].original, STR("l@y.example")) && str_eq(r.rcpt[1].original, STR("m@y.example")));
 	dsn_read_free(&r);
 	assert_int_equal(dsn_read(STR(DAEMON "Subject: failed\nX-Failed-Recipients: a@y.example, b@y.example\n\n  a@y.example\n    mailbox is full\n  b@y.example\n    no such user\n"), true, &r), 0);
 	assert_int_equal(r.n, 2);

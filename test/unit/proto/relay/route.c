@@ -81,7 +81,7 @@ static void test_failures(void **state)
 	expect("x.example", ZONE("x.example MX 1 a.example", "a.example A 127.0.0.1", "a.example AAAA ::1", "a.example AAAA ::ffff:127.0.0.1",
 	    "a.example AAAA fe80::1", "a.example A 0.0.0.0", "a.example A 224.0.0.1", "a.example A 255.255.255.255", "a.example AAAA 64:ff9b::7f00:1",
 	    "a.example AAAA 2002:7f00:1::1", "a.example AAAA ff02::1", "a.example A 169.254.169.254"),
-	    "x.example: 5.4.4 none of its mail exchangers has an address that mail can be sent to");
+	    "x.example: 5.4.4 it names only addresses that mail from outside must not be sent to");
 }
 
 static void test_codes(void **state)
@@ -172,6 +172,52 @@ static void test_literals(void **state)
 	assert_string_equal(r.status, "5.4.4");
 }
 
+/* What strangers name is connected to where it is of the public Internet, or the operator says so. */
+static void test_public(void **state)
+{
+	static const struct {
+		const char *type, *ip, *word; /* NULL: used */
+	} cases[] = {
+		{ "A", "9.9.9.9", NULL }, { "AAAA", "2620:fe::fe", NULL }, { "A", "10.1.2.3", "private" }, { "A", "172.31.0.1", "private" }, { "A", "172.32.0.1", NULL },
+		{ "A", "192.168.7.7", "private" }, { "A", "127.0.0.1", "loopback" }, { "A", "0.0.0.0", "this network" }, { "A", "169.254.169.254", "link-local" },
+		{ "A", "100.64.0.1", "shared (CGNAT)" }, { "A", "224.0.0.1", "multicast" }, { "A", "255.255.255.255", "reserved" }, { "AAAA", "::1", "loopback" },
+		{ "AAAA", "::", "unspecified" }, { "AAAA", "fe80::1", "link-local" }, { "AAAA", "fd12::1", "unique local" }, { "AAAA", "ff02::1", "multicast" },
+		{ "AAAA", "::ffff:10.0.0.1", "private" }, { "AAAA", "::ffff:127.0.0.1", "loopback" }, { "AAAA", "::ffff:9.9.9.9", NULL },
+		{ "AAAA", "64:ff9b::10.0.0.1", "private" }, { "AAAA", "64:ff9b::9.9.9.9", NULL }, { "AAAA", "2002:a00:1::1", "private" },
+		{ "AAAA", "2002:909:909::1", NULL }, { "AAAA", "::10.0.0.1", "IPv4-compatible" }, { "A", "10.9.0.1", NULL }, { "AAAA", "::ffff:10.9.255.1", NULL },
+		{ "AAAA", "fd99::1", NULL }, { "AAAA", "64:ff9b:1::1", "translated (NAT64)" },
+	};
+	struct outside_net allow[3];
+	(void)state;
+	assert_int_equal(outside_net_parse(STR("10.9.0.0/16"), &allow[0]), 0);
+	assert_int_equal(outside_net_parse(STR("fd99::/20"), &allow[1]), 0);
+	assert_int_equal(outside_net_parse(STR("192.0.2.1"), &allow[2]), 0);
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		char mail[100], literal[100];
+		snprintf(mail, sizeof mail, "mx.example %s %s", cases[i].type, cases[i].ip);
+		snprintf(literal, sizeof literal, "[%s%s]", cases[i].type[1] ? "IPv6:" : "", cases[i].ip);
+		for (int k = 0; k < 2; k++) {
+			struct route r = route_of(k ? literal : "x.example");
+			r.public_only = true;
+			r.allow = allow;
+			r.n_allow = 3;
+			run(&r, ZONE("x.example MX 1 mx.example", mail));
+			if ((r.state == ROUTE_FOUND) != !cases[i].word || (cases[i].word && (!r.refused || strcmp(r.refused, cases[i].word) != 0)))
+				fail_msg("%s: %s, %s", k ? literal : mail, r.status ? r.status : "found", r.refused ? r.refused : "-");
+			if (cases[i].word)
+				assert_string_equal(r.status, "5.4.4");
+		}
+	}
+	/* one of several is left out, no more */
+	struct route r = route_of("x.example");
+	r.public_only = true;
+	run(&r, ZONE("x.example MX 1 a.example", "x.example MX 2 b.example", "a.example A 10.0.0.1", "b.example A 9.9.9.9"));
+	assert_true(r.state == ROUTE_FOUND && r.n_addresses == 1 && r.address[0].ip[0] == 9 && !strcmp(r.refused, "private"));
+	static const char *const wrong[] = { "", "10", "10.0.0.0/33", "10.0.0.0/", "/8", "fd00::/129", "10.0.0.0/8 ", "mx.example", "::/-1", "private" };
+	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+		assert_int_equal(outside_net_parse(str_from(wrong[i]), &allow[0]), -1);
+}
+
 static void test_families(void **state)
 {
 	struct route r = route_of("x.example");
@@ -245,7 +291,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_order), cmocka_unit_test(test_failures), cmocka_unit_test(test_codes),
 		cmocka_unit_test(test_implicit_and_aliases), cmocka_unit_test(test_loops), cmocka_unit_test(test_literals),
-		cmocka_unit_test(test_families), cmocka_unit_test(test_shuffle), cmocka_unit_test(test_limits),
+		cmocka_unit_test(test_public), cmocka_unit_test(test_families), cmocka_unit_test(test_shuffle), cmocka_unit_test(test_limits),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

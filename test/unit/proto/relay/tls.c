@@ -1,7 +1,7 @@
 /* The table of DANE, MTA-STS and TLS, every cell of it; what operators and messages add; and what is told in reports. */
 #include "proto/relay/tls.h"
 
-#include <openssl/x509_vfy.h>
+#include <openssl/x509.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -25,7 +25,7 @@ static struct tls_rules rules_of(enum dane_cell d, enum sts_cell s)
 static struct tls_seen seen_of(enum dane_cell d, enum far f)
 {
 	struct tls_seen s = { .starttls = f != PLAIN, .tls = f != PLAIN && f != HANDSHAKE, .dane = d == D_OK ? DANE_MATCHED : DANE_MISMATCH };
-	s.pkix_error = f == EXPIRED ? X509_V_ERR_CERT_HAS_EXPIRED : f == OTHER ? X509_V_ERR_HOSTNAME_MISMATCH : X509_V_OK;
+	s.site_error = s.pkix_error = f == EXPIRED ? X509_V_ERR_CERT_HAS_EXPIRED : f == OTHER ? X509_V_ERR_HOSTNAME_MISMATCH : X509_V_OK;
 	return s;
 }
 
@@ -152,6 +152,33 @@ static void test_operator(void **state)
 	r.site = TLS_NEVER;
 	judge(&r, &good, &n);
 	assert_true(n.try_tls && n.encrypt);
+	r = rules_of(D_NONE, S_NONE);
+	r.site = TLS_VERIFY;
+	assert_string_equal(judge(&r, &plain, &n).status, "4.7.4");
+	v = judge(&r, &other, &n);
+	assert_true(!v.go && n.verify && n.encrypt && n.pkix_look);
+	assert_string_equal(v.detail, X509_verify_cert_error_string(other.site_error));
+	assert_true(judge(&r, &good, &n).go);
+	/* the names are the operator's: that of the host does not do, nor does DANE, which is about that one */
+	r.site_named = true;
+	good.site_error = X509_V_ERR_HOSTNAME_MISMATCH;
+	assert_string_equal(judge(&r, &good, &n).detail, "hostname mismatch");
+	struct tls_rules dane = rules_of(D_OK, S_NONE);
+	dane.site = TLS_VERIFY;
+	struct tls_seen matched = seen_of(D_OK, OTHER);
+	assert_true(judge(&dane, &matched, &n).go && !n.verify);
+	dane.mx_secure = false;
+	assert_false(judge(&dane, &matched, &n).go);
+	dane.mx_secure = dane.site_named = true;
+	assert_false(judge(&dane, &matched, &n).go);
+	/* the sender's wish for less does not take away the operator's */
+	dane.optional = true;
+	assert_false(judge(&dane, &matched, &n).go);
+	plain.starttls = true;
+	plain.refused = "454 4.7.0 not now";
+	v = judge(&r, &plain, &n);
+	assert_string_equal(v.detail, "454 4.7.0 not now");
+	assert_string_equal(v.report[0].code, "starttls-refused");
 	for (int i = TLS_NEVER; i <= TLS_DANE_ONLY; i++) {
 		assert_int_equal(tls_operator_parse(str_from(tls_operator_name((enum tls_operator)i)), &o), 0);
 		assert_int_equal(o, i);

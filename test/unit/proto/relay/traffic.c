@@ -143,6 +143,33 @@ static void test_reuse(void **state)
 	traffic_free(t);
 }
 
+/* What one domain demands and a host does not keep pauses nobody, however often; and it shows that a host is back. */
+static void test_unsafe(void **state)
+{
+	static const struct smtp_result unsafe = { .outcome = SMTP_OUT_LOST, .phase = SMTP_PHASE_STARTTLS, .status = "4.7.4", .text = STR_INIT("no TLS") };
+	struct traffic *t = engine(100, 1, 0);
+	struct shape_name n = named("mx.example", NULL);
+	(void)state;
+	fresh();
+	for (int i = 0; i < 10; i++) {
+		struct traffic_link *k = start(t, 1000 + i, kept(t, 1000 + i, &n, 1));
+		assert_int_equal(traffic_end(t, 1000 + i, k, &unsafe, TROUBLE_TLS), TRAFFIC_YOURS);
+	}
+	struct traffic_view v = view(t, 1010, "mx.example");
+	assert_true(!v.backoff_ms && v.window > 1);
+	assert_string_equal(trouble_name(v.trouble), "tls");
+	struct traffic_link *k = start(t, 2000, kept(t, 2000, &n, 2));
+	traffic_end(t, 2000, k, &dead, TROUBLE_NONE);
+	int64_t later = 2000 + view(t, 2000, "mx.example").backoff_ms;
+	assert_true(later > 2000);
+	k = start(t, later, kept(t, later, &n, 1));
+	assert_int_equal(view(t, later, "mx.example").state, TRAFFIC_PROBING);
+	traffic_end(t, later, k, &unsafe, TROUBLE_TLS);
+	v = view(t, later, "mx.example");
+	assert_true(v.state == TRAFFIC_GOOD && !v.backoff_ms);
+	traffic_free(t);
+}
+
 /* A session that does not fit the message is not used for it; and the first in line is not passed for ever. */
 static void test_tags(void **state)
 {
@@ -540,7 +567,7 @@ static void test_json(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_reuse), cmocka_unit_test(test_tags), cmocka_unit_test(test_dead), cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_reuse), cmocka_unit_test(test_unsafe), cmocka_unit_test(test_tags), cmocka_unit_test(test_dead), cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_closed_idle), cmocka_unit_test(test_connections), cmocka_unit_test(test_local), cmocka_unit_test(test_local_others), cmocka_unit_test(test_workers),
 		cmocka_unit_test(test_sessions), cmocka_unit_test(test_bounded), cmocka_unit_test(test_slots), cmocka_unit_test(test_worse),
 		cmocka_unit_test(test_json),

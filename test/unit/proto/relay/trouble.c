@@ -105,7 +105,7 @@ static void test_without(void **state)
 	assert_int_equal(trouble_of(&r), TROUBLE_OTHER);
 	for (int t = 0; t < TROUBLE_N; t++) {
 		assert_true(trouble_name((enum trouble)t)[0]);
-		assert_int_equal(trouble_is_destination((enum trouble)t), t >= TROUBLE_CONNECTIONS && t <= TROUBLE_TLS);
+		assert_int_equal(trouble_is_destination((enum trouble)t), t >= TROUBLE_CONNECTIONS && t <= TROUBLE_DNS);
 	}
 	assert_string_equal(trouble_name((enum trouble)99), "");
 }

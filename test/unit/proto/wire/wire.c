@@ -143,13 +143,14 @@ static void status_lines(void **st)
 {
 	(void)st;
 	static const struct wire_status in[] = { { .status = 0, .json = STR_INIT("") }, { .status = 1, .json = STR_INIT("{\"error\":\"x\"}") }, { .status = 0, .json = STR_INIT("{}") }, { .status = WIRE_READY, .json = STR_INIT("") },
-		{ .status = WIRE_READY, .by_id = true }, { .status = 0, .id = 7 }, { .status = 1, .json = STR_INIT("{\"error\":\"x\"}"), .id = INT64_MAX }, { .status = WIRE_LEAVING, .json = STR_INIT("") } };
+		{ .status = WIRE_READY, .by_id = true }, { .status = 0, .id = 7 }, { .status = 1, .json = STR_INIT("{\"error\":\"x\"}"), .id = INT64_MAX }, { .status = WIRE_LEAVING, .json = STR_INIT("") },
+		{ .status = WIRE_METRIC, .json = STR_INIT("4:here c x - - 1") }, { .status = WIRE_REPORT, .json = STR_INIT("4:here {}") } };
 	enum { N = sizeof in / sizeof *in };
 	struct buf b = BUF_INIT(4096);
 	struct wire_status out;
 	for (int i = 0; i < N; i++)
 		assert_int_equal(wire_status_put(&b, &in[i]), 0);
-	assert_string_equal(b.p, "0\n1 {\"error\":\"x\"}\n0 {}\n2\n2 ids\n0 7\n1 9223372036854775807 {\"error\":\"x\"}\n3\n");
+	assert_string_equal(b.p, "0\n1 {\"error\":\"x\"}\n0 {}\n2\n2 ids\n0 7\n1 9223372036854775807 {\"error\":\"x\"}\n3\n4 4:here c x - - 1\n5 4:here {}\n");
 	size_t pos = 0;
 	for (int i = 0; i < N; i++) {
 		assert_int_equal(wire_status_get(&b, &pos, &out), 1);
@@ -167,7 +168,8 @@ static void status_refused(void **st)
 	(void)st;
 	struct buf b = BUF_INIT(3 * WIRE_LINE_MAX);
 	static char big[WIRE_LINE_MAX + 1];
-	static const struct wire_status bad[] = { { .status = 4, .json = STR_INIT("") }, { .status = WIRE_READY, .json = STR_INIT("{}") }, { .status = WIRE_LEAVING, .json = STR_INIT("{}") },
+	static const struct wire_status bad[] = { { .status = WIRE_METRIC, .json = STR_INIT("") }, { .status = WIRE_REPORT, .json = STR_INIT("") }, { .status = WIRE_METRIC, .id = 1, .json = STR_INIT("x") },
+		{ .status = WIRE_REPORT, .json = STR_INIT("x\ny") }, { .status = WIRE_METRIC, .json = { big, sizeof big - 3 } }, { .status = 6, .json = STR_INIT("") }, { .status = WIRE_READY, .json = STR_INIT("{}") }, { .status = WIRE_LEAVING, .json = STR_INIT("{}") },
 		{ .status = WIRE_READY, .id = 1 }, { .status = 0, .by_id = true }, { .status = 0, .id = -1 }, { .status = -1, .json = STR_INIT("") }, { .status = 0, .json = STR_INIT("{\n}") },
 		{ .status = 0, .json = STR_INIT("x") }, { .json = { big, sizeof big - 3 } } };
 	memset(big, ' ', sizeof big);
@@ -184,13 +186,28 @@ static void status_refused(void **st)
 	assert_int_equal(b.n, WIRE_LINE_MAX);
 	assert_int_equal(wire_status_get(&b, &pos, &out), 1);
 
-	static const char *const lines[] = { "\n", "4\n", "2 {}\n", "3 {}\n", "2 7\n", "2 ids \n", "0 ids\n", "0 0\n", "0 07\n", "0 7 \n", "0 7x\n", "0 7 7\n", "0 -7\n", "0 9223372036854775808\n", "/\n", "00\n", "0 \n", "0 x\n", "0 {\n", "0{}\n", "1  {}\n", "hello\n", "0 {}\r\n" };
+	static const char *const lines[] = { "\n", "4\n", "4 \n", "5\n", "4x\n", "4 x\r\n", "6\n", "6 x\n", "2 {}\n", "3 {}\n", "2 7\n", "2 ids \n", "0 ids\n", "0 0\n", "0 07\n", "0 7 \n", "0 7x\n", "0 7 7\n", "0 -7\n", "0 9223372036854775808\n", "/\n", "00\n", "0 \n", "0 x\n", "0 {\n", "0{}\n", "1  {}\n", "hello\n", "0 {}\r\n" };
 	for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
 		buf_reset(&b);
 		buf_addz(&b, lines[i]);
 		pos = 0;
 		assert_int_equal(wire_status_get(&b, &pos, &out), -1);
 	}
+	/* a report may be longer than any other line, up to its own limit */
+	struct buf r = BUF_INIT(2 * WIRE_REPORT_LINE_MAX);
+	static char report[WIRE_REPORT_LINE_MAX];
+	memset(report, 'x', sizeof report);
+	assert_int_equal(wire_status_put(&r, &(struct wire_status){ .status = WIRE_REPORT, .json = { report, sizeof report - 2 } }), -1);
+	assert_int_equal(wire_status_put(&r, &(struct wire_status){ .status = WIRE_REPORT, .json = { report, sizeof report - 3 } }), 0);
+	pos = 0;
+	assert_int_equal(wire_status_get(&r, &pos, &out), 1);
+	assert_int_equal(out.json.n, sizeof report - 3);
+	buf_reset(&r);
+	buf_addz(&r, "5 ");
+	buf_add(&r, report, sizeof report);
+	pos = 0;
+	assert_int_equal(wire_status_get(&r, &pos, &out), -1);
+	buf_free(&r);
 	/* no end in sight */
 	buf_reset(&b);
 	for (int i = 0; i < WIRE_LINE_MAX - 1; i++)

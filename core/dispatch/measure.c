@@ -1,0 +1,234 @@
+/* What modules count and report, as their workers tell it (proto/metrics, worker/measure.h): held against what the worker may speak of, added up per stage,
+ * shown. It comes from processes with code that is not ours: a worker speaks for its own stage, and for those that the configuration lets
+ * share its process, for nothing of the core's, within bounds of memory and time. Counters are kept for the life of the reactor; gauges and
+ * reports are the worker's, and end with it. */
+#include "dispatch_internal.h"
+
+#include "base/clock.h"
+#include "base/json.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <strings.h>
+
+/* The gauges of a worker at one stage. */
+struct gauges {
+	struct gauges *next;
+	struct stage *stage; /* stages are never freed before their workers */
+	struct metrics_set set;
+};
+
+struct measured {
+	struct gauges *gauges;
+	struct buf report;   /* empty: none */
+	int64_t report_at;
+	int64_t octets, octets_at; /* what it may still say, as of then */
+	bool said;           /* that something was refused */
+};
+
+/* --- may it? */
+
+static bool on(const struct config *c, const char *section, const char *option)
+{
+	return config_get(c, section, option) ? config_int(c, section, option) : config_int(c, "pepsi", option);
+}
+
+static bool same(const struct config *c, const char *a, const char *b, const char *option, const char *other)
+{
+	const char *x = config_str(c, a, option), *y = config_str(c, b, option);
+	x = x ? x : other;
+	y = y ? y : other;
+	return x == y || (x && y && !strcmp(x, y));
+}
+
+/* Can a worker of st run the module of `guest` in its process? What the configuration says of it (worker/fuse.h); the rest only the worker knows. */
+static bool may_host(const struct dispatch *d, const struct worker *w, const struct stage *guest)
+{
+	char own[160], section[160];
+	const struct config *c = d->config;
+	if (guest == w->stage)
+		return true;
+	if (w->by_id || guest->removed || !config_int(c, "pepsi", "ALLOW_FUSION"))
+		return false;
+	snprintf(own, sizeof own, "stage-%.100s", w->stage->name);
+	snprintf(section, sizeof section, "stage-%.100s", guest->name);
+	return on(c, section, "ALLOW_FUSION") && same(c, own, section, "USER", config_str(c, "pepsi", "USER")) && same(c, own, section, "GROUPS", "");
+}
+
+/* --- taking it in */
+
+static struct measured *of(struct worker *w, int64_t now)
+{
+	if (!w->measured && (w->measured = calloc(1, sizeof *w->measured))) {
+		w->measured->octets = MEASURE_OCTETS_MAX;
+		w->measured->octets_at = now;
+		w->measured->report = BUF_INIT(WIRE_REPORT_MAX);
+	}
+	return w->measured;
+}
+
+static bool afford(struct measured *m, size_t octets, int64_t now)
+{
+	int64_t came = now - m->octets_at > 100 * US_PER_S ? MEASURE_OCTETS_MAX : (now - m->octets_at) * MEASURE_OCTETS_S / US_PER_S;
+	if (came > 0) {
+		m->octets = m->octets + came > MEASURE_OCTETS_MAX ? MEASURE_OCTETS_MAX : m->octets + came;
+		m->octets_at = now;
+	}
+	m->octets -= (int64_t)octets;
+	return m->octets >= 0;
+}
+
+static struct metrics_set *gauges_of(struct measured *m, struct stage *st)
+{
+	struct gauges *g;
+	for (g = m->gauges; g; g = g->next)
+		if (g->stage == st)
+			return &g->set;
+	if (!(g = calloc(1, sizeof *g)))
+		return NULL;
+	g->stage = st;
+	g->set.weight_max = MEASURE_GAUGES_MAX;
+	g->next = m->gauges;
+	m->gauges = g;
+	return &g->set;
+}
+
+static struct stage *stage_of(struct dispatch *d, const struct worker *w, struct str name)
+{
+	char z[METRICS_STAGE_MAX + 1];
+	memcpy(z, name.p, name.n);
+	z[name.n] = 0;
+	struct stage *st = strlen(z) == name.n ? dispatch_stage_find(d, z) : NULL;
+	return st && may_host(d, w, st) ? st : NULL;
+}
+
+static int take_metric(struct dispatch *d, struct worker *w, struct measured *m, struct str text)
+{
+	struct metrics_line line;
+	struct metrics_set *gauges = NULL;
+	if (metrics_line_get(text, &line))
+		return -1;
+	struct stage *st = stage_of(d, w, line.stage);
+	if (!st || (line.kind == METRICS_GAUGE && !(gauges = gauges_of(m, st))))
+		return -1;
+	if (gauges && metrics_apply(gauges, &line))
+		return -1;
+	return metrics_apply(&st->metrics, &line); /* of a gauge: that there is one; levels are added up when they are asked for */
+}
+
+static int take_report(struct dispatch *d, struct worker *w, struct measured *m, struct str text, int64_t now)
+{
+	struct str name, json;
+	if (metrics_report_get(text, &name, &json) || stage_of(d, w, name) != w->stage || json.n > WIRE_REPORT_MAX || json_object_fault(json))
+		return -1;
+	buf_reset(&m->report);
+	if (json.n > 2)
+		buf_adds(&m->report, json);
+	else
+		buf_free(&m->report); /* nothing any more */
+	m->report_at = now;
+	return m->report.failed ? -1 : 0;
+}
+
+int measure_line(struct dispatch *d, struct worker *w, const struct wire_status *line, int64_t now)
+{
+	struct measured *m = of(w, now);
+	if (!m)
+		return 0;
+	if (!afford(m, line->json.n + 3, now))
+		return -1;
+	if (line->status == WIRE_METRIC ? take_metric(d, w, m, line->json) : take_report(d, w, m, line->json, now)) {
+		d->metrics_refused++;
+		if (!m->said)
+			log_warn(NULL, "stage=%s pid=%d event=metric-refused line=%s hint=\"no more of this is said about this worker\"", w->stage->name, (int)w->pid,
+			    log_q(str_n(line->json.p, line->json.n < 200 ? line->json.n : 200)));
+		m->said = true;
+	}
+	return 0;
+}
+
+void measure_drop(struct worker *w)
+{
+	struct measured *m = w->measured;
+	struct gauges *g;
+	if (!m)
+		return;
+	while ((g = m->gauges)) {
+		m->gauges = g->next;
+		metrics_set_done(&g->set);
+		free(g);
+	}
+	buf_free(&m->report);
+	free(m);
+	w->measured = NULL;
+}
+
+/* --- showing it */
+
+/* Levels of a stage are the sums over the workers there are. */
+static void add_levels(struct dispatch *d, struct stage *of)
+{
+	struct stage *st;
+	const struct worker *w;
+	const struct gauges *g;
+	metrics_level_zero(&of->metrics);
+	TAILQ_FOREACH(st, &d->stages, link)
+		TAILQ_FOREACH(w, &st->workers, link)
+			for (g = w->measured ? w->measured->gauges : NULL; g; g = g->next)
+				if (g->stage == of)
+					metrics_level_add(&of->metrics, &g->set);
+}
+
+void measure_status(struct stage *st, struct buf *json)
+{
+	add_levels(st->d, st);
+	buf_addz(json, "\"metrics\":");
+	metrics_json(&st->metrics, json);
+}
+
+void measure_metrics(struct dispatch *d, struct buf *text)
+{
+	struct stage *st;
+	size_t n = 0;
+	unsigned left_out = 0;
+	TAILQ_FOREACH(st, &d->stages, link)
+		n++;
+	struct metrics_stage *all = calloc(n + 1, sizeof *all);
+	n = 0;
+	TAILQ_FOREACH(st, &d->stages, link)
+		if (all && st->metrics.first) {
+			add_levels(d, st);
+			all[n++] = (struct metrics_stage){ str_from(st->name), &st->metrics };
+		}
+	if (all)
+		left_out = metrics_show(all, n, text, MEASURE_SHOW_MAX);
+	free(all);
+	buf_addf(text, "# HELP pepsi_dispatch_metrics_refused_total Lines of workers about metrics or reports that cannot be.\n"
+		       "# TYPE pepsi_dispatch_metrics_refused_total counter\npepsi_dispatch_metrics_refused_total %llu\n"
+		       "# HELP pepsi_dispatch_metrics_left_out Names of modules' metrics for which there is no room here.\n"
+		       "# TYPE pepsi_dispatch_metrics_left_out gauge\npepsi_dispatch_metrics_left_out %u\n",
+	    (unsigned long long)d->metrics_refused, left_out);
+}
+
+void dispatch_reports(struct dispatch *d, const char *stage, struct buf *json)
+{
+	const struct stage *st;
+	const struct worker *w;
+	int64_t now = clock_mono_us();
+	size_t end = json->n + MEASURE_REPORTS_MAX;
+	const char *sep = "";
+	buf_addc(json, '[');
+	TAILQ_FOREACH(st, &d->stages, link)
+		TAILQ_FOREACH(w, &st->workers, link) {
+			const struct measured *m = w->measured;
+			if (!m || !m->report.n || (stage && strcasecmp(stage, st->name) != 0) || json->n + m->report.n + 512 > end)
+				continue;
+			buf_addf(json, "%s{\"stage\":", sep);
+			sep = ",";
+			json_put_str(json, str_from(st->name));
+			buf_addf(json, ",\"pid\":%d,\"age_s\":%lld,\"report\":", (int)w->pid, (long long)((now - m->report_at) / US_PER_S));
+			buf_adds(json, buf_str(&m->report));
+			buf_addc(json, '}');
+		}
+	buf_addc(json, ']');
+}
