@@ -70,4 +70,5 @@ const struct pepsi_host worker_host = {
 	.metric = host_metric,
 	.measure = host_measure,
 	.status_report = host_status_report,
+	.pause_others = host_pause_others,
 };

@@ -149,9 +149,22 @@ static int64_t any_slot(struct traffic *t, int64_t now)
 	return *turn / 1000;
 }
 
+/* Those that were not even asked for: behind all that were given back, one by one. Of one that is well only the operator's rate is known to last. */
+static void others_back(const struct traffic_destination *d, int64_t now, int64_t base, int64_t pace, struct traffic_back *ret)
+{
+	int64_t at = d->turn > base ? d->turn : base;
+	bool lasts = d->until > now || d->probe || d->room == ROOM_POOR || (d->interval_us && pace == d->interval_us / 1000);
+	ret->others_s = ret->each_ms = 0;
+	if (!lasts)
+		return;
+	at = (at - now + 999) / 1000;
+	ret->others_s = (unsigned)(at < 1 ? 1 : at > TRAFFIC_BACK_MOST_S ? TRAFFIC_BACK_MOST_S : at);
+	ret->each_ms = (unsigned)(pace < 1 ? 1 : pace > TRAFFIC_BACK_MOST_S * 1000 ? TRAFFIC_BACK_MOST_S * 1000 : pace);
+}
+
 void room_back(struct traffic *t, struct traffic_destination *d, int64_t now, struct traffic_back *ret)
 {
-	int64_t pace = dest_pace(d), at = now + (int64_t)dest_held(d) * pace, most = now + TRAFFIC_BACK_MOST_S * INT64_C(1000), other;
+	int64_t pace = dest_pace(d), at = now + (int64_t)dest_held(d) * pace, most = now + TRAFFIC_BACK_MOST_S * INT64_C(1000), other, base;
 	unsigned share = room_share(t->conf.slots, d->room), held = t->held[ROOM_NEW] + t->held[ROOM_GOOD] + t->held[ROOM_POOR];
 	bool line = true; /* behind those of this destination that were given back before */
 	ret->why = d->interval_us || d->learnt_us ? "rate" : "window";
@@ -175,6 +188,9 @@ void room_back(struct traffic *t, struct traffic_destination *d, int64_t now, st
 		at = other;
 		line = false;
 	}
+	base = at; /* the probe's outcome is to be known before others come */
+	if (d->until > now && d->probe && base < d->until + d->failed_ms + 1000)
+		base = d->until + d->failed_ms + 1000;
 	if (line) {
 		d->turn = (d->turn > at ? d->turn : at) + pace;
 		at = d->turn = d->turn < most ? d->turn : most;
@@ -185,6 +201,7 @@ void room_back(struct traffic *t, struct traffic_destination *d, int64_t now, st
 	ret->seconds = (unsigned)(at < 1 ? 1 : at > TRAFFIC_BACK_MOST_S ? TRAFFIC_BACK_MOST_S : at);
 	memcpy(t->text, d->error, sizeof t->text);
 	ret->text = t->text;
+	others_back(d, now, base, pace, ret);
 	d->given_back++;
 	t->totals.given_back++;
 }

@@ -344,6 +344,13 @@ struct pepsi_host {
 	 * "destinations" is an array of objects, worst first, that `pepsi queue destinations` shows. PEPSI_OK, PEPSI_MISUSE: it is none, PEPSI_RETRY:
 	 * out of memory. */
 	int32_t (*status_report)(const struct pepsi_conf *, const char *json);
+
+	/* Before pause(), since 1.3: what else waits at this stage for the domain that all recipients of this message have (of those with one domain only)
+	 * would fare alike, so it is put off with it, in the same commit, unseen: due one after the other, one in each_ms, the first after
+	 * first_s seconds; an hour at most, and not beyond its lifetime. No attempt is counted; why becomes its state.last_error. Messages that an
+	 * operator wants tried, or that have a deadline, come as ever. Forgotten when the pass does not end with a pause. PEPSI_OK; PEPSI_NONE: this
+	 * message has no such domain (or memory is out), nothing is put off. */
+	int32_t (*pause_others)(struct pepsi_msg *, uint32_t first_s, uint32_t each_ms, const char *why);
 };
 
 /* What a module exports: one const object. */
