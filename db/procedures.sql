@@ -771,7 +771,7 @@ DECLARE
 BEGIN
     FOR i IN 1 .. cardinality(p_domain) LOOP
         ids := ARRAY(SELECT w.id FROM pepsi.workqueue w
-            WHERE w.status = 'pending' AND w.stage = p_stage[i] AND lower(split_part(w.rcpt_to[1], '@', -1)) = lower(p_domain[i])
+            WHERE w.status = 'pending' AND w.stage = p_stage[i] AND lower(left(split_part(w.rcpt_to[1], '@', -1), 255)) = lower(left(p_domain[i], 255))
               AND w.timeout IS NULL AND NOT w.state ? 'deliver_by'
               AND (cardinality(w.rcpt_to) = 1 OR NOT EXISTS (SELECT FROM unnest(w.rcpt_to) r WHERE lower(split_part(r, '@', -1)) <> lower(p_domain[i])))
               AND pepsi.life_began(w.state, w.received_at) + p_life_s[i] * interval '1 second' > now()

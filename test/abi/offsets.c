@@ -59,7 +59,7 @@ AT(pepsi_clone, n, 40, 8);
 AT(pepsi_clone, state, 48, 8);
 AT(pepsi_clone, mail_from, 56, 8);
 
-SIZE(pepsi_host, 456);
+SIZE(pepsi_host, 464);
 AT(pepsi_host, abi, 0, 8);
 AT(pepsi_host, conf_str, 8, 8);
 AT(pepsi_host, conf_int, 16, 8);
@@ -141,6 +141,7 @@ AT(pepsi_host, mono_ms, 424, 8);
 AT(pepsi_host, metric, 432, 8);
 AT(pepsi_host, measure, 440, 8);
 AT(pepsi_host, status_report, 448, 8);
+AT(pepsi_host, pause_others, 456, 8);
 CONSTANT(PEPSI_METRIC_COUNTER, 1u);
 CONSTANT(PEPSI_METRIC_GAUGE, 2u);
 CONSTANT(PEPSI_METRIC_TIMING, 3u);
