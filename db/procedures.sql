@@ -761,7 +761,7 @@ END $$;
 CREATE FUNCTION pepsi.workqueue_put_off(p_stage text[], p_domain text[], p_first_s integer[], p_each_ms integer[], p_error text[], p_life_s bigint[],
     p_most_s integer, p_limit integer) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_bitmapscan = off AS $$
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_bitmapscan = off SET enable_sort = off AS $$
 DECLARE
     ids bigint[];
     rules boolean := EXISTS (SELECT FROM pepsi.queue_rule r WHERE r.expires_at IS NULL OR r.expires_at > now());
@@ -770,14 +770,15 @@ DECLARE
     n integer := 0;
 BEGIN
     FOR i IN 1 .. cardinality(p_domain) LOOP
+        -- BETWEEN, for an order that no index but workqueue_pending_domain has: any other would be read from its beginning
         ids := ARRAY(SELECT w.id FROM pepsi.workqueue w
-            WHERE w.status = 'pending' AND w.stage = p_stage[i] AND lower(left(split_part(w.rcpt_to[1], '@', -1), 255)) = lower(left(p_domain[i], 255))
+            WHERE w.status = 'pending' AND w.stage = p_stage[i] AND lower(left(split_part(w.rcpt_to[1], '@', -1), 255)) BETWEEN lower(left(p_domain[i], 255)) AND lower(left(p_domain[i], 255))
               AND w.timeout IS NULL AND NOT w.state ? 'deliver_by'
               AND (cardinality(w.rcpt_to) = 1 OR NOT EXISTS (SELECT FROM unnest(w.rcpt_to) r WHERE lower(split_part(r, '@', -1)) <> lower(p_domain[i])))
               AND pepsi.life_began(w.state, w.received_at) + p_life_s[i] * interval '1 second' > now()
               AND NOT (rules AND EXISTS (SELECT FROM pepsi.queue_rule r WHERE (r.expires_at IS NULL OR r.expires_at > now())
                   AND pepsi.queue_rule_means(r, w.stage, w.mail_from, w.rcpt_to, w.state)))
-            ORDER BY w.id LIMIT p_limit FOR UPDATE SKIP LOCKED);
+            ORDER BY lower(left(split_part(w.rcpt_to[1], '@', -1), 255)), w.id LIMIT p_limit FOR UPDATE SKIP LOCKED);
         CONTINUE WHEN ids = '{}';
         most := greatest(p_most_s - p_first_s[i], 1);
         -- by ids alone: see workqueue_claim. They rise, so their place is found by halving.
@@ -1710,7 +1711,7 @@ BEGIN
             WHERE w.id > p_after AND w.status IN ('failed', 'timeout') AND w.status::text = ANY (p_statuses)
               AND lower(w.stage) <> lower(p_stage)
               AND pepsi.time_or_null(w.state ->> 'failed_at') <= present - p_min_age_us * interval '1 microsecond'
-            ORDER BY w.id LIMIT p_limit FOR UPDATE SKIP LOCKED),
+            ORDER BY lower(left(split_part(w.rcpt_to[1], '@', -1), 255)), w.id LIMIT p_limit FOR UPDATE SKIP LOCKED),
         up AS (
             UPDATE pepsi.workqueue w SET stage = p_stage, status = 'pending', timeout = NULL,
                 state = (w.state - ARRAY['failed_at', 'dispatch_error', 'last_error', 'attempts', 'delay_sent'])

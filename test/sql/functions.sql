@@ -337,7 +337,7 @@ BEGIN
         ASSERT n = CASE i WHEN 1 THEN 0 ELSE 100 END, n;
         ASSERT pg_temp.fetched() - before < 1000, format('%s were put off by reading %s rows', n, pg_temp.fetched() - before);
         INSERT INTO pepsi.workqueue (body_id, stage, status, mail_from, rcpt_to, headers)
-            SELECT -1, 's', 'pending', 'a@b', ARRAY['x@d' || k % 20 || '.test'], '' FROM generate_series(1, 20000) k;
+            SELECT -1, 's', 'pending', 'a@b', ARRAY['x@d' || k % 20 || '.test'], '' FROM generate_series(1, 6000) k;
     END LOOP;
     DELETE FROM pepsi.workqueue;
     DELETE FROM pepsi.workqueue_body;
