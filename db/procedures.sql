@@ -2190,3 +2190,54 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     FROM (SELECT * FROM pepsi.suppression s WHERE (s.expires_at IS NULL OR s.expires_at > now()) AND s.recipient > coalesce(p ->> 'after', '')
         AND (p ->> 'recipient' IS NULL OR pepsi.address_means(p ->> 'recipient', s.recipient)) ORDER BY s.recipient LIMIT (p ->> 'limit')::integer) x
 $$;
+
+-- ---------------------------------------------------------------------------------------------- srs
+
+-- Keeps a sender under a reference for p_seconds; one that is there is kept longer, at most once a day. At most p_most rows: false, it is not kept.
+-- Forgets a few of those that have expired.
+CREATE FUNCTION pepsi.srs_keep(p_reference text, p_sender text, p_seconds bigint, p_most bigint) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE until timestamptz := now() + p_seconds * interval '1 second';
+DECLARE about bigint;
+BEGIN
+    UPDATE pepsi.srs_sender s SET expires_at = until WHERE s.reference = p_reference AND s.sender = p_sender AND s.expires_at < until - interval '1 day';
+    IF EXISTS (SELECT FROM pepsi.srs_sender s WHERE s.reference = p_reference AND s.sender = p_sender) THEN
+        RETURN true;
+    END IF;
+    DELETE FROM pepsi.srs_sender WHERE reference IN (SELECT s.reference FROM pepsi.srs_sender s WHERE s.expires_at < now() ORDER BY s.expires_at
+        LIMIT 100 FOR UPDATE SKIP LOCKED);
+    -- small numbers are counted, for large ones what the last analysis found will do
+    SELECT reltuples INTO about FROM pg_class WHERE oid = 'pepsi.srs_sender'::regclass;
+    IF about >= p_most OR (p_most <= 1000 AND (SELECT count(*) FROM pepsi.srs_sender) >= p_most) THEN
+        RETURN false;
+    END IF;
+    INSERT INTO pepsi.srs_sender AS s (reference, sender, expires_at) VALUES (p_reference, p_sender, until)
+    ON CONFLICT (reference) DO UPDATE SET expires_at = excluded.expires_at WHERE s.sender = excluded.sender;
+    RETURN true;
+END $$;
+
+-- The sender kept under a reference; null: none, or it has expired.
+CREATE FUNCTION pepsi.srs_kept(p_reference text) RETURNS text
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT s.sender FROM pepsi.srs_sender s WHERE s.reference = p_reference AND s.expires_at > now()
+$$;
+
+-- May bounces go back to these senders (lower case, each once) now? At most p_each an hour to each, p_all to all together. 0: yes, and with p_count
+-- they are counted; else the seconds till they may.
+CREATE FUNCTION pepsi.srs_take(p_targets text[], p_each bigint, p_all bigint, p_count boolean) RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE this timestamptz := date_trunc('hour', now());
+BEGIN
+    IF EXISTS (SELECT FROM pepsi.srs_use u JOIN unnest(p_targets) t ON t = u.target WHERE u.hour = this AND u.n >= p_each) OR
+       EXISTS (SELECT FROM pepsi.srs_use u WHERE u.target = '' AND u.hour = this AND u.n + cardinality(p_targets) > p_all) OR cardinality(p_targets) > p_all THEN
+        RETURN greatest(1, ceil(extract(epoch FROM this + interval '1 hour' - now())))::integer;
+    END IF;
+    IF p_count THEN
+        DELETE FROM pepsi.srs_use WHERE target IN (SELECT u.target FROM pepsi.srs_use u WHERE u.hour < this ORDER BY u.hour LIMIT 100 FOR UPDATE SKIP LOCKED);
+        -- in one order, so that two of these never wait for each other
+        INSERT INTO pepsi.srs_use AS u (target, hour, n)
+        SELECT t, this, k FROM (SELECT '' AS t, cardinality(p_targets)::bigint AS k UNION ALL SELECT t, 1 FROM unnest(p_targets) t) x ORDER BY t
+        ON CONFLICT (target) DO UPDATE SET n = CASE WHEN u.hour = excluded.hour THEN u.n + excluded.n ELSE excluded.n END, hour = excluded.hour;
+    END IF;
+    RETURN 0;
+END $$;

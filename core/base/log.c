@@ -154,6 +154,23 @@ const char *log_qz(const char *z)
 	return log_q(str_from(z));
 }
 
+const char *log_address(struct str address)
+{
+	static char ring[4][QUOTE_MAX + 3];
+	static unsigned at;
+	char *p = ring[at++ % 4];
+	bool plain = address.n <= QUOTE_MAX, ascii = true;
+	for (size_t i = 0; i < address.n; i++) {
+		ascii = ascii && (unsigned char)address.p[i] < 127;
+		plain = plain && (unsigned char)address.p[i] > 32 && !strchr("\"<>\\", address.p[i]);
+	}
+	const char *quoted = log_q(address);
+	if (!plain || (!ascii && strlen(quoted) != address.n + 2)) /* something in it was escaped */
+		return quoted;
+	snprintf(p, sizeof ring[0], "<%.*s>", STR_ARG(address));
+	return p;
+}
+
 void check_must_failed(const char *what, const char *file, int line)
 {
 	log_error(NULL, "bug=fatal check=%s at=%s:%d", log_qz(what), file, line);

@@ -40,5 +40,7 @@ void log_vline(enum log_level lv, const struct log_ctx *ctx, const char *fmt, va
  * may be used in one log call. */
 const char *log_q(struct str s);
 const char *log_qz(const char *z);
+/* A mail address: <a@b>, or as log_q() where it is long or holds what could pass for other words of the line. Four of these in one log call. */
+const char *log_address(struct str address);
 
 #endif

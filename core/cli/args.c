@@ -163,7 +163,8 @@ static int find_tool(struct cli_args *a, const char *linked, char *err, size_t s
 		}
 	if (!known) {
 		for (size_t i = 0; i < cli_n_tools && n < 64; i++)
-			names[n++] = cli_tools[i].name;
+			if (!i || strcmp(cli_tools[i].name, cli_tools[i - 1].name) != 0) /* its verbs stand together */
+				names[n++] = cli_tools[i].name;
 		return unknown("tool", name, names, n, err, size);
 	}
 	const char *verb = verbs && used < a->n_pos ? a->pos[used] : NULL;

@@ -87,6 +87,7 @@ const struct cli_tool cli_tools[] = {
 	{ "stop", NULL, CLI_BIT(CLI_WAIT), 0, 0, tool_stop, "", "drain and stop pepsid; --wait: until it is gone" },
 	{ "keys", "dkim", CLI_BIT(CLI_STAGE) | CLI_BIT(CLI_SELECTOR) | CLI_BIT(CLI_ALGORITHM) | CLI_BIT(CLI_SERVER) | CLI_BIT(CLI_WAIT), 1, 2, tool_keys_dkim,
 	    "VERB [DOMAIN]", "keys that mail is signed with: add, list, dns, remove, rotate, check" },
+	{ "keys", "srs", CLI_BIT(CLI_STAGE), 1, 2, tool_keys_srs, "VERB [KEY]", "keys of the return addresses of forwarded mail: add, list, rotate, remove" },
 	{ "dns", NULL, CLI_BIT(CLI_DIRECT), 1, 2, tool_dns, "NAME [TYPE]", "ask the DNS as pepsid does: answer, DNSSEC, TTL, server" },
 	{ "auth-check", NULL, CLI_BIT(CLI_IP) | CLI_BIT(CLI_HELO) | CLI_BIT(CLI_FROM) | CLI_BIT(CLI_LISTENER) | CLI_BIT(CLI_SERVER) | CLI_BIT(CLI_ID) |
 	    CLI_BIT(CLI_AS_IS), 0, 1, tool_auth_check, "[FILE]", "explain SPF, DKIM, ARC and DMARC of a stored message, and what a listener does about it" },
@@ -186,11 +187,11 @@ static int print_help(const char *group, const struct cli_tool *only)
 
 int tool_help(struct cli *c)
 {
-	const char *names[64];
+	const char *names[sizeof cli_tools / sizeof *cli_tools];
 	size_t n = 0;
 	if (!c->args.n_pos)
 		return print_help(NULL, NULL);
-	for (size_t i = 0; i < cli_n_tools && n < 64; i++) {
+	for (size_t i = 0; i < cli_n_tools; i++) {
 		if (!strcmp(cli_tools[i].name, c->args.pos[0]))
 			return print_help(cli_tools[i].name, NULL);
 		names[n++] = cli_tools[i].name;

@@ -1,4 +1,4 @@
-/* pepsi-keys dkim, shared by its parts: making, showing and removing keys (tool_keys.c), changing them in time (tool_keys_rotate.c). */
+/* pepsi-keys; dkim, shared by its parts: making, showing and removing keys (tool_keys.c), changing them in time (tool_keys_rotate.c). */
 #ifndef CLI_TOOL_KEYS_H
 #define CLI_TOOL_KEYS_H
 
@@ -17,5 +17,7 @@ int keys_rotate(struct cli *c, const struct config *conf, struct dkim_dir *dir);
 int keys_check(struct cli *c, const struct config *conf, struct dkim_dir *dir);
 
 int tool_keys_dkim(struct cli *c);
+/* tool_keys_srs.c: the keys of pepsi-stage-srs. */
+int tool_keys_srs(struct cli *c);
 
 #endif

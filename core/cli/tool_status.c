@@ -227,7 +227,21 @@ static void print_held(struct json_object *ingress)
 		print_counts("over cap", caps, keys, sizeof keys / sizeof *keys);
 }
 
-/* A line for each stage before acceptance. */
+/* RECIPIENTS = stage:NAME: what it said at RCPT. */
+static void print_asked(struct json_object *pool)
+{
+	static const char *const told[] = { "known", "refused", "later", "silent" };
+	struct json_object *o = NULL;
+	int64_t sum = 0;
+	if (!json_object_object_get_ex(pool, "recipients", &o) || !json_object_is_type(o, json_type_object))
+		return;
+	for (size_t k = 0; k < sizeof told / sizeof *told; k++)
+		sum += cli_json_int(o, told[k]);
+	for (size_t k = 0; sum && k < sizeof told / sizeof *told; k++)
+		printf("%s%s %" PRId64, k ? ", " : "; recipients ", told[k], cli_json_int(o, told[k]));
+}
+
+/* A line for each stage before acceptance, or asked at RCPT. */
 static void print_before(struct json_object *ingress)
 {
 	static const char *const keys[] = { "passed", "rejected", "deferred", "discarded", "failed", "waiting", "busy" };
@@ -241,6 +255,7 @@ static void print_before(struct json_object *ingress)
 		fputs(": ", stdout);
 		for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
 			printf("%s%s %" PRId64, k ? ", " : "", keys[k], cli_json_int(p, keys[k]));
+		print_asked(p);
 		putchar('\n');
 	}
 }

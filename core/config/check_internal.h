@@ -31,7 +31,7 @@ void check_stage_reference(struct check *k, const struct config_section *s, cons
 /* What belongs to one stage, and then to all of them together. */
 void check_stage(struct check *k, const struct config_section *s);
 void check_stages(struct check *k);
-/* No stage that changes messages behind one that signs them. */
+/* No stage that changes messages behind one that signs them; aliases and return addresses where senders are rewritten. */
 void check_order(struct check *k);
 /* BEFORE_ACCEPT of a listener: the stages it names, and whether their modules can be used there. */
 void check_before_accept(struct check *k, const struct config_section *listener);

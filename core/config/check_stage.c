@@ -62,7 +62,7 @@ static void check_module_error(struct check *k, const struct config_section *s, 
 	/* compared behind the prefix, which is most of the name and says nothing */
 	static const char prefix[] = "pepsi-stage-";
 	static const char *const shipped[] = { "aliases", "bounce", "discard", "dkim-sign", "if", "relay-to-internet", "relay-to-lmtp",
-		"relay-to-maildir", "relay-to-smarthost", "route" };
+		"relay-to-maildir", "relay-to-smarthost", "route", "srs", "suppression" };
 	struct str name = str_from(program->v.value);
 	bool prefixed = str_istarts(name, str_from(prefix));
 	const char *near = str_nearest(prefixed ? str_skip(name, sizeof prefix - 1) : name, shipped, sizeof shipped / sizeof *shipped);

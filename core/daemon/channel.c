@@ -1,6 +1,8 @@
 /* Messages between the spawner and the reactor: fixed size, at most one descriptor each, nothing to parse. */
 #include "daemon_internal.h"
 
+#include "base/fds.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
@@ -12,21 +14,10 @@ enum { STEP_MS = 100 };
 
 int channel_send(int sock, const struct channel_msg *m, int fd, int patience_ms)
 {
-	union {
-		char b[CMSG_SPACE(sizeof fd)];
-		struct cmsghdr align;
-	} ctl = { .b = { 0 } };
+	union fds_room ctl;
 	struct iovec v = { (void *)(uintptr_t)m, sizeof *m };
 	struct msghdr h = { .msg_iov = &v, .msg_iovlen = 1 };
-	if (fd >= 0) {
-		h.msg_control = &ctl;
-		h.msg_controllen = sizeof ctl;
-		struct cmsghdr *c = CMSG_FIRSTHDR(&h);
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(sizeof fd);
-		memcpy(CMSG_DATA(c), &fd, sizeof fd);
-	}
+	fds_attach_one(&h, &ctl, fd);
 	for (;;) {
 		ssize_t n = sendmsg(sock, &h, MSG_NOSIGNAL | MSG_DONTWAIT);
 		if (n == (ssize_t)sizeof *m)
@@ -49,14 +40,12 @@ int channel_send(int sock, const struct channel_msg *m, int fd, int patience_ms)
 
 int channel_recv(int sock, struct channel_msg *ret, int *ret_fd)
 {
-	union {
-		char b[CMSG_SPACE(sizeof(int))];
-		struct cmsghdr align;
-	} ctl;
+	union fds_room ctl;
 	struct iovec v = { ret, sizeof *ret };
-	struct msghdr h = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = &ctl, .msg_controllen = sizeof ctl };
+	struct msghdr h = { .msg_iov = &v, .msg_iovlen = 1 };
 	*ret_fd = -1;
 	for (;;) {
+		fds_expect(&h, &ctl);
 		ssize_t n = recvmsg(sock, &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -66,9 +55,7 @@ int channel_recv(int sock, struct channel_msg *ret, int *ret_fd)
 			return -1;
 		break;
 	}
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(&h); c; c = CMSG_NXTHDR(&h, c))
-		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
-			memcpy(ret_fd, CMSG_DATA(c), sizeof *ret_fd);
+	*ret_fd = fds_take_one(&h);
 	ret->stage[sizeof ret->stage - 1] = 0;
 	return 1;
 }

@@ -3,6 +3,7 @@
  * is ever in the spawner, and the reactor cannot ask for anything: the list comes from the configuration file, not from it. */
 #include "daemon_internal.h"
 
+#include "base/fds.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -46,10 +47,7 @@ struct giver {
 
 static void give(const struct giver *g, enum grant_kind kind, struct str key, int fd, const char *text)
 {
-	union {
-		char b[CMSG_SPACE(sizeof fd)];
-		struct cmsghdr align;
-	} ctl = { .b = { 0 } };
+	union fds_room ctl;
 	static struct grant_msg m;
 	struct iovec v = { &m, sizeof m };
 	struct msghdr h = { .msg_iov = &v, .msg_iovlen = 1 };
@@ -57,15 +55,7 @@ static void give(const struct giver *g, enum grant_kind kind, struct str key, in
 	m.kind = kind;
 	snprintf(m.key, sizeof m.key, "%.*s", STR_ARG(key));
 	snprintf(m.text, sizeof m.text, "%s", text);
-	if (fd >= 0) {
-		h.msg_control = &ctl;
-		h.msg_controllen = sizeof ctl;
-		struct cmsghdr *c = CMSG_FIRSTHDR(&h);
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(sizeof fd);
-		memcpy(CMSG_DATA(c), &fd, sizeof fd);
-	}
+	fds_attach_one(&h, &ctl, fd);
 	while (sendmsg(g->sock, &h, MSG_NOSIGNAL) < 0)
 		if (errno != EINTR)
 			_exit(1); /* the reactor is gone */
@@ -185,19 +175,14 @@ static void finish(struct grants *g)
 static int take(struct grants *g)
 {
 	static struct grant_msg m;
-	union {
-		char b[CMSG_SPACE(sizeof(int))];
-		struct cmsghdr align;
-	} ctl;
+	union fds_room ctl;
 	struct iovec v = { &m, sizeof m };
-	struct msghdr h = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = &ctl, .msg_controllen = sizeof ctl };
-	int fd = -1;
+	struct msghdr h = { .msg_iov = &v, .msg_iovlen = 1 };
+	fds_expect(&h, &ctl);
 	ssize_t n = recvmsg(g->sock, &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
-	for (struct cmsghdr *c = n > 0 ? CMSG_FIRSTHDR(&h) : NULL; c; c = CMSG_NXTHDR(&h, c))
-		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
-			memcpy(&fd, CMSG_DATA(c), sizeof fd);
+	int fd = n > 0 ? fds_take_one(&h) : -1;
 	m.key[sizeof m.key - 1] = m.text[sizeof m.text - 1] = 0;
 	char *key = n == (ssize_t)sizeof m && m.kind != GRANT_END && g->n < GRANTS_MAX ? strdup(m.key) : NULL;
 	char *text = key ? strdup(m.text) : NULL;

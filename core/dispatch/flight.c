@@ -3,6 +3,7 @@
 #include "dispatch_internal.h"
 
 #include "base/clock.h"
+#include "base/fds.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -276,21 +277,10 @@ static bool send_some(struct dispatch *d, struct worker *w)
 	if (!n)
 		return false;
 
-	union {
-		char b[CMSG_SPACE(sizeof fds)];
-		struct cmsghdr align;
-	} ctl = { .b = { 0 } };
+	union fds_room ctl;
 	struct iovec v = { out.p, out.n };
 	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1 };
-	if (n_fds) {
-		m.msg_control = &ctl;
-		m.msg_controllen = CMSG_SPACE((size_t)n_fds * sizeof(int));
-		struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN((size_t)n_fds * sizeof(int));
-		memcpy(CMSG_DATA(c), fds, (size_t)n_fds * sizeof(int));
-	}
+	fds_attach(&m, &ctl, fds, (size_t)n_fds);
 	if (sendmsg(w->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
 		if (errno == EAGAIN || errno == EINTR || errno == ENOBUFS)
 			event_add(w->ev_write, NULL);

@@ -3,6 +3,7 @@
 #include "dispatch_internal.h"
 
 #include "base/clock.h"
+#include "base/fds.h"
 #include "proto/wire/page.h"
 
 #include <fcntl.h>
@@ -87,22 +88,15 @@ ssize_t page_recv(struct worker *w, void *room, size_t size)
 {
 	if (w->ready)
 		return recv(w->fd, room, size, MSG_DONTWAIT); /* descriptors are let fall */
-	union {
-		struct cmsghdr align;
-		char space[CMSG_SPACE(4 * sizeof(int))];
-	} ctl;
+	union fds_room ctl;
 	struct iovec v = { room, size };
-	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = &ctl, .msg_controllen = sizeof ctl };
+	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1 };
+	int fds[FDS_MAX];
+	fds_expect(&m, &ctl);
 	ssize_t n = recvmsg(w->fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	for (struct cmsghdr *c = n >= 0 ? CMSG_FIRSTHDR(&m) : NULL; c; c = CMSG_NXTHDR(&m, c)) {
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-			continue;
-		for (size_t i = 0; i < (c->cmsg_len - CMSG_LEN(0)) / sizeof(int); i++) {
-			int fd;
-			memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
-			adopt(w, fd);
-		}
-	}
+	size_t came = n >= 0 ? fds_take(&m, fds, FDS_MAX) : 0;
+	for (size_t i = 0; i < came; i++)
+		adopt(w, fds[i]);
 	return n;
 }
 

@@ -188,5 +188,7 @@ void ingress_session_gone(struct ingress *in);
 void ingress_admitted(void *arg, struct message *const *msgs, const enum store_rc *rcs, size_t n);
 /* Wakes the dispatcher for rows that no worker was reserved for, at most once per DISPATCH_WAKE_INTERVAL. */
 void ingress_wake(struct ingress *in);
+/* A timer callback: now. */
+void ingress_on_wake(evutil_socket_t fd, short what, void *arg);
 
 #endif

@@ -2,6 +2,9 @@
  * the body's descriptor comes behind that one. Never blocks. */
 #include "parcel.h"
 
+#include "base/fds.h"
+#include "proto/wire/octets.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -47,20 +50,9 @@ bool net_sealed(int fd, uint64_t size)
 
 static int send_datagram(int sock, const struct iovec *iov, size_t n_iov, const int *fds, size_t n_fds)
 {
-	union {
-		char b[CMSG_SPACE(FDS * sizeof(int))];
-		struct cmsghdr align;
-	} ctl = { .b = { 0 } };
+	union fds_room ctl;
 	struct msghdr h = { .msg_iov = (struct iovec *)(uintptr_t)iov, .msg_iovlen = n_iov };
-	if (n_fds) {
-		h.msg_control = &ctl;
-		h.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
-		struct cmsghdr *c = CMSG_FIRSTHDR(&h);
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(n_fds * sizeof(int));
-		memcpy(CMSG_DATA(c), fds, n_fds * sizeof(int));
-	}
+	fds_attach(&h, &ctl, fds, n_fds);
 	for (;;) {
 		if (sendmsg(sock, &h, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
 			return 1;
@@ -81,8 +73,7 @@ int net_parcel_send(int sock, struct str record, int body_fd)
 	if (fd < 0)
 		return -1;
 	head[0] = 'F';
-	for (unsigned i = 0; i < 8; i++)
-		head[1 + i] = (char)((uint64_t)record.n >> (8 * i) & 0xff);
+	octets_put(head + 1, record.n, 8);
 	iov[0].iov_len = sizeof head;
 	fds[0] = fd;
 	fds[1] = body_fd;
@@ -91,25 +82,6 @@ int net_parcel_send(int sock, struct str record, int body_fd)
 	close(fd);
 	errno = keep;
 	return r;
-}
-
-static size_t take_fds(struct msghdr *h, int fds[FDS])
-{
-	size_t n = 0;
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(h); c; c = CMSG_NXTHDR(h, c)) {
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-			continue;
-		size_t came = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-		for (size_t i = 0; i < came; i++) {
-			int fd;
-			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof fd);
-			if (n < FDS)
-				fds[n++] = fd;
-			else
-				close(fd);
-		}
-	}
-	return n;
 }
 
 /* The octets of a memfd in out's place. */
@@ -144,20 +116,14 @@ static int unpack(struct buf *out, const int *fds, size_t n_fds, size_t *ret_use
 	}
 	if (out->n != SPILL_HEAD || out->p[0] != 'F' || !n_fds)
 		return -1;
-	uint64_t size = 0;
-	for (unsigned i = 0; i < 8; i++)
-		size |= (uint64_t)(unsigned char)out->p[1 + i] << (8 * i);
 	*ret_used = 1;
-	return slurp(fds[0], size, out);
+	return slurp(fds[0], octets_get(out->p + 1, 8), out);
 }
 
 int net_parcel_recv(int sock, struct buf *out, int *ret_body_fd)
 {
-	union {
-		char b[CMSG_SPACE(FDS * sizeof(int))];
-		struct cmsghdr align;
-	} ctl;
-	int fds[FDS] = { -1, -1 };
+	union fds_room ctl;
+	int fds[FDS + 1]; /* one more than there is use for, to know of it */
 	size_t used = 0;
 	*ret_body_fd = -1;
 	buf_reset(out);
@@ -165,13 +131,14 @@ int net_parcel_recv(int sock, struct buf *out, int *ret_body_fd)
 	if (!room)
 		return -1;
 	struct iovec iov = { room, INLINE_MAX + 1 };
-	struct msghdr h = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &ctl, .msg_controllen = sizeof ctl };
+	struct msghdr h = { .msg_iov = &iov, .msg_iovlen = 1 };
 	ssize_t k;
+	fds_expect(&h, &ctl);
 	while ((k = recvmsg(sock, &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR)
 		;
 	if (k < 0)
 		return errno == EAGAIN ? 0 : -1;
-	size_t n_fds = take_fds(&h, fds);
+	size_t n_fds = fds_take(&h, fds, FDS + 1);
 	out->n = (size_t)k;
 	out->p[out->n] = 0;
 	int r = k == 0 || h.msg_flags & (MSG_TRUNC | MSG_CTRUNC) || unpack(out, fds, n_fds, &used) || n_fds > used + 1 ? -1 : 1;

@@ -35,20 +35,14 @@ void store_account_use_put(struct store_conn *c, const struct store_account_use 
 	u->done = fn;
 	u->arg = arg;
 	p = call_add(&u->call, STMT_ACCOUNT_USE_PUT);
-#define EACH(type, put)                                                                                                \
-	params_array(p, type);                                                                                           \
-	for (size_t i = 0; i < n; i++)                                                                                   \
-		put;                                                                                                         \
-	params_array_end(p)
-	EACH(PARAMS_TEXT, params_el_octets(p, lines[i].name));
-	EACH(PARAMS_TIME, params_el_time(p, lines[i].hour_at));
-	EACH(PARAMS_TIME, params_el_time(p, lines[i].day_at));
-	EACH(PARAMS_INT8, params_el_int8(p, lines[i].messages_hour));
-	EACH(PARAMS_INT8, params_el_int8(p, lines[i].messages_day));
-	EACH(PARAMS_INT8, params_el_int8(p, lines[i].recipients_hour));
-	EACH(PARAMS_INT8, params_el_int8(p, lines[i].recipients_day));
-	EACH(PARAMS_TIME, params_el_time(p, lines[i].told_at));
-#undef EACH
+	PARAMS_EACH(p, PARAMS_TEXT, n, params_el_octets(p, lines[i].name));
+	PARAMS_EACH(p, PARAMS_TIME, n, params_el_time(p, lines[i].hour_at));
+	PARAMS_EACH(p, PARAMS_TIME, n, params_el_time(p, lines[i].day_at));
+	PARAMS_EACH(p, PARAMS_INT8, n, params_el_int8(p, lines[i].messages_hour));
+	PARAMS_EACH(p, PARAMS_INT8, n, params_el_int8(p, lines[i].messages_day));
+	PARAMS_EACH(p, PARAMS_INT8, n, params_el_int8(p, lines[i].recipients_hour));
+	PARAMS_EACH(p, PARAMS_INT8, n, params_el_int8(p, lines[i].recipients_day));
+	PARAMS_EACH(p, PARAMS_TIME, n, params_el_time(p, lines[i].told_at));
 	call_send(c, &u->call);
 }
 

@@ -61,18 +61,13 @@ void store_dmarc_tally_put(struct store_conn *c, const struct store_dmarc_tally 
 	params_int8(p, t->seq);
 	params_int4(p, t->max_rows);
 	params_int4(p, t->max_periods);
-#define EACH(type, put)                                                                                                \
-	params_array(p, type);                                                                                           \
-	for (size_t i = 0; i < n; i++)                                                                                   \
-		put;                                                                                                         \
-	params_array_end(p)
-	EACH(PARAMS_TIME, params_el_time(p, lines[i].begin));
-	EACH(PARAMS_TIME, params_el_time(p, lines[i].end));
-	EACH(PARAMS_TEXT, params_el_octets(p, lines[i].domain));
-	EACH(PARAMS_TEXT, params_el_octets(p, lines[i].org));
-	EACH(PARAMS_TEXT, params_el_octets(p, lines[i].policy));
-	EACH(PARAMS_TEXT, params_el_octets(p, lines[i].data));
-	EACH(PARAMS_INT8, params_el_int8(p, lines[i].messages));
+	PARAMS_EACH(p, PARAMS_TIME, n, params_el_time(p, lines[i].begin));
+	PARAMS_EACH(p, PARAMS_TIME, n, params_el_time(p, lines[i].end));
+	PARAMS_EACH(p, PARAMS_TEXT, n, params_el_octets(p, lines[i].domain));
+	PARAMS_EACH(p, PARAMS_TEXT, n, params_el_octets(p, lines[i].org));
+	PARAMS_EACH(p, PARAMS_TEXT, n, params_el_octets(p, lines[i].policy));
+	PARAMS_EACH(p, PARAMS_TEXT, n, params_el_octets(p, lines[i].data));
+	PARAMS_EACH(p, PARAMS_INT8, n, params_el_int8(p, lines[i].messages));
 	call_send(c, &d->call);
 }
 
@@ -92,12 +87,11 @@ void store_dmarc_failure_put(struct store_conn *c, const struct store_dmarc_fail
 	params_int8(p, t->seq);
 	params_int4(p, t->most_org);
 	params_int4(p, t->most);
-	EACH(PARAMS_TIME, params_el_time(p, one[i].at));
-	EACH(PARAMS_TEXT, params_el_octets(p, one[i].domain));
-	EACH(PARAMS_TEXT, params_el_octets(p, one[i].org));
-	EACH(PARAMS_TEXT, params_el_octets(p, one[i].data));
-	EACH(PARAMS_BYTEA, params_el_octets(p, one[i].headers));
-#undef EACH
+	PARAMS_EACH(p, PARAMS_TIME, n, params_el_time(p, one[i].at));
+	PARAMS_EACH(p, PARAMS_TEXT, n, params_el_octets(p, one[i].domain));
+	PARAMS_EACH(p, PARAMS_TEXT, n, params_el_octets(p, one[i].org));
+	PARAMS_EACH(p, PARAMS_TEXT, n, params_el_octets(p, one[i].data));
+	PARAMS_EACH(p, PARAMS_BYTEA, n, params_el_octets(p, one[i].headers));
 	call_send(c, &d->call);
 }
 

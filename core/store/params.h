@@ -49,6 +49,14 @@ void params_el_int8(struct params *p, int64_t v);
 void params_el_time(struct params *p, int64_t us);
 void params_el_octets(struct params *p, struct str s);
 void params_array_end(struct params *p);
+/* One of n elements, each put by an expression that may use the index i. */
+#define PARAMS_EACH(p, type, n, put)                                                                                   \
+	do {                                                                                                             \
+		params_array((p), (type));                                                                                   \
+		for (size_t i = 0; i < (n); i++)                                                                             \
+			put;                                                                                                     \
+		params_array_end(p);                                                                                         \
+	} while (0)
 /* Whole arrays in one go. */
 void params_int8s(struct params *p, const int64_t *v, size_t n);
 void params_texts(struct params *p, const struct str *v, size_t n);

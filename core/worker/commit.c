@@ -4,6 +4,7 @@
  * gone, because giving the row back would deliver it twice. Passes that only moved a row may be given back. A worker that has
  * more to do than to wait (serve.c) tries once, and comes again. */
 #include "base/clock.h"
+#include "base/fds.h"
 #include "fuse.h"
 #include "measure.h"
 #include "run.h"
@@ -208,24 +209,13 @@ static int answer(struct run *r)
 
 int run_ready(struct run *r, int page_fd)
 {
-	union {
-		struct cmsghdr align;
-		char space[CMSG_SPACE(sizeof(int))];
-	} ctl = { .space = { 0 } };
+	union fds_room ctl;
 	struct buf b = BUF_INIT(16);
 	if (wire_status_put(&b, &(struct wire_status){ .status = WIRE_READY, .by_id = r->by_id }))
 		return -1;
 	struct iovec v = { b.p, b.n };
 	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1 };
-	if (page_fd >= 0) {
-		m.msg_control = &ctl;
-		m.msg_controllen = sizeof ctl;
-		struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(c), &page_fd, sizeof(int));
-	}
+	fds_attach_one(&m, &ctl, page_fd);
 	ssize_t k;
 	do /* the first datagram of a new socket: there is room */
 		k = sendmsg(r->out_fd, &m, MSG_NOSIGNAL);

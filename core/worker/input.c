@@ -1,6 +1,8 @@
 /* Reading ids and rows. Knows the channel and standard input, nothing of stages or databases. */
 #include "input.h"
 
+#include "base/fds.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -190,17 +192,6 @@ struct fds {
 	size_t n, used;
 };
 
-static void take_fds(struct msghdr *h, struct fds *fds)
-{
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(h); c; c = CMSG_NXTHDR(h, c)) {
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-			continue;
-		size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-		for (size_t i = 0; i < n && fds->n < WIRE_FDS_MAX; i++)
-			memcpy(&fds->fd[fds->n++], CMSG_DATA(c) + i * sizeof(int), sizeof(int));
-	}
-}
-
 static int take_records(struct input *in, struct input_block *b, size_t n, struct fds *fds)
 {
 	struct str rest = str_n(b->data, n);
@@ -225,13 +216,11 @@ static int take_records(struct input *in, struct input_block *b, size_t n, struc
 
 static int fill_datagram(struct input *in, char *err, size_t err_size)
 {
-	union {
-		struct cmsghdr align;
-		char space[CMSG_SPACE(WIRE_FDS_MAX * sizeof(int))];
-	} ctl;
+	union fds_room ctl;
 	struct iovec io = { .iov_base = in->room, .iov_len = WIRE_DATAGRAM_MAX };
-	struct msghdr h = { .msg_iov = &io, .msg_iovlen = 1, .msg_control = &ctl, .msg_controllen = sizeof ctl };
+	struct msghdr h = { .msg_iov = &io, .msg_iovlen = 1 };
 	struct fds fds = { .n = 0 };
+	fds_expect(&h, &ctl);
 	ssize_t k = recvmsg(in->fd, &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	if (k < 0 && (errno == EINTR || errno == EAGAIN))
 		return 0;
@@ -243,7 +232,7 @@ static int fill_datagram(struct input *in, char *err, size_t err_size)
 		in->ended = true;
 		return 0;
 	}
-	take_fds(&h, &fds);
+	fds.n = fds_take(&h, fds.fd, WIRE_FDS_MAX);
 	int r = -1;
 	struct input_block *b = input_block_new(BLOCK_ARENA_MAX);
 	if (h.msg_flags & (MSG_TRUNC | MSG_CTRUNC))

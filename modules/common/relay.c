@@ -177,7 +177,7 @@ static void log_results(const struct relay *r, const struct pepsi_host *host, st
 		enum relay_verdict v = relay_judge(&to->result);
 		buf_reset(&b);
 		buf_addf(&b, "%s to=%s hop=%s%s%s%s%s phase=%s code=%u status=%s reply=%s%s",
-		    v == RELAY_OK ? "relayed" : v == RELAY_RETRY ? "deferred" : "refused", relay_shown(to->address), r->policy.hop,
+		    v == RELAY_OK ? "relayed" : v == RELAY_RETRY ? "deferred" : "refused", log_address(to->address), r->policy.hop,
 		    rep->tls ? " tls=" : "", rep->tls ? rep->tls_text : "", rep->auth ? " auth=" : "", rep->auth ? rep->auth : "",
 		    smtp_phase_name(to->result.phase), to->result.code, to->result.status[0] ? to->result.status : "-", log_q(to->result.text),
 		    to->result.maybe ? " maybe_delivered=yes" : "");
@@ -200,11 +200,12 @@ int32_t relay_process(void *worker, const struct pepsi_host *host, struct pepsi_
 	if (!m.n_rcpts)
 		return PEPSI_PERMANENT;
 	m.rcpts = calloc(m.n_rcpts, sizeof *m.rcpts);
+	r->policy.room = calloc(m.n_rcpts, RELAY_ROOM * sizeof *r->policy.room);
 	struct arena *texts = arena_new(TEXTS_MAX);
 	int32_t ret = PEPSI_RETRY;
-	if (m.rcpts && texts)
+	if (m.rcpts && texts && r->policy.room)
 		ret = relay_load(host, msg, &m);
-	if (!m.rcpts || !texts || ret != PEPSI_OK)
+	if (!m.rcpts || !texts || !r->policy.room || ret != PEPSI_OK)
 		goto out;
 	rounds(r, host, msg, &m, now + (left > 2 * MARGIN_MS ? left - MARGIN_MS : left / 2), texts, &rep);
 	r->policy.hop = rep.name;
@@ -215,6 +216,8 @@ int32_t relay_process(void *worker, const struct pepsi_host *host, struct pepsi_
 	ret = relay_decide(&r->policy, host, msg, &m, !rep.hop.dsn, rep.tried);
 out:
 	free(m.rcpts);
+	free(r->policy.room);
+	r->policy.room = NULL;
 	arena_free(texts);
 	return ret;
 }

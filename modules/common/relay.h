@@ -40,6 +40,7 @@ struct relay_where {
 	const char *remote_mta; /* for reports: "mx.example.net", "[192.0.2.1]", or NULL */
 };
 
+enum { RELAY_ROOM = 4 };
 struct relay_policy {
 	int64_t retry_min, retry_max; /* seconds */
 	int64_t delay_warning;        /* seconds, 0: off */
@@ -47,7 +48,8 @@ struct relay_policy {
 	const char *hop;              /* for texts: "mx.example.net:25" */
 	const char *remote_mta;       /* for reports: "mx.example.net", "[192.0.2.1]", or NULL */
 	const struct relay_where *const *where; /* of each recipient, instead of these two; NULL: they are the same for all */
-	uint32_t wait_s;              /* seconds to the next attempt; 0: by the rule of relay_backoff() */
+	uint32_t wait_s;              /* seconds to the next attempt, within the lifetime; 0: by the rule of relay_backoff() */
+	uint32_t *room;               /* RELAY_ROOM per recipient, made before anything was sent; NULL: made when it is needed */
 };
 
 struct relay {
@@ -65,8 +67,6 @@ int relay_configure(struct relay *r, const struct pepsi_host *host, const struct
 void relay_unconfigure(struct relay *r);
 
 enum relay_verdict { RELAY_OK, RELAY_RETRY, RELAY_BOUNCE };
-/* An address for a log line: <a@b>, or quoted and escaped where it holds what could pass for other words of the line. A rotating buffer, as log_q(). */
-const char *relay_shown(struct str address);
 /* What a result means for its recipient. What the peer says before MAIL is about us and it, not about the message, so a
  * 5xx there is retried; so is 530 (it wants TLS or a sign-in first: a fault of our configuration). */
 enum relay_verdict relay_judge(const struct smtp_result *r);
@@ -80,6 +80,11 @@ bool relay_too_many(const struct smtp_result *r);
 /* Seconds to the next attempt: doubles from retry_min with every attempt before, up to retry_max, a quarter more or less
  * by chance (seed), but not past the end of the lifetime. */
 uint32_t relay_backoff(const struct relay_policy *p, uint64_t attempts, int64_t lifetime_left, uint64_t seed);
+
+/* What is said without another octet of memory, when there is none: whoever was delivered is done, the rest is tried again, without a state that
+ * tells why. room as in the policy. */
+int32_t relay_decide_bare(const struct relay_policy *p, const struct pepsi_host *host, struct pepsi_msg *msg, const struct smtp_client_msg *m,
+    bool dsn_here, uint32_t *room);
 
 /* Turns the results of a message into its terminal. counted: this was a real attempt. Returns what process() returns. */
 int32_t relay_decide(const struct relay_policy *p, const struct pepsi_host *host, struct pepsi_msg *msg,

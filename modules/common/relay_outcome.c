@@ -9,24 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { ERROR_MAX = 800 };
-
-const char *relay_shown(struct str address)
-{
-	static char ring[4][SMTP_CLIENT_ADDRESS_MAX + 3];
-	static unsigned at;
-	char *p = ring[at++ % 4];
-	bool plain = address.n <= SMTP_CLIENT_ADDRESS_MAX, ascii = true;
-	for (size_t i = 0; i < address.n; i++) {
-		ascii = ascii && (unsigned char)address.p[i] < 127;
-		plain = plain && (unsigned char)address.p[i] > 32 && !strchr("\"<>\\", address.p[i]);
-	}
-	const char *quoted = log_q(address);
-	if (!plain || (!ascii && strlen(quoted) != address.n + 2)) /* something in it was escaped */
-		return quoted;
-	snprintf(p, sizeof ring[0], "<%.*s>", STR_ARG(address));
-	return p;
-}
+enum {
+	ERROR_MAX = 800,
+	RESERVE = 65536, RESERVE_RCPT = 4096, /* octets that texts and states take at most, and for each recipient */
+};
 
 enum relay_verdict relay_judge(const struct smtp_result *r)
 {
@@ -264,7 +250,7 @@ static int32_t decide(const struct relay_policy *p, const struct pepsi_host *hos
 			r = host->complete_success(msg, NULL, 0, dsn_here);
 		goto out;
 	}
-	uint32_t secs = p->wait_s ? p->wait_s : relay_backoff(p, attempts, life, (uint64_t)host->id(msg) ^ (uint64_t)host->now_us());
+	uint32_t secs = p->wait_s ? (life > 0 && p->wait_s > life ? (uint32_t)life : p->wait_s) : relay_backoff(p, attempts, life, (uint64_t)host->id(msg) ^ (uint64_t)host->now_us());
 	wait = wait_json(p, host, msg, m, s, attempts + counted, error, &delay);
 	add_maybe(wait, p, host, msg, m, s->retry, s->n_retry);
 	if (delay)
@@ -304,9 +290,14 @@ int32_t relay_decide(const struct relay_policy *p, const struct pepsi_host *host
 		n_ok += relay_judge(&m->rcpts[i].result) == RELAY_OK;
 	if (n_ok == m->n_rcpts && !m->deliver_trace)
 		return host->complete_success(msg, NULL, 0, dsn_here);
-	uint32_t *idx = calloc(m->n_rcpts, 4 * sizeof *idx);
+	uint32_t *idx = p->room ? p->room : calloc(m->n_rcpts, RELAY_ROOM * sizeof *idx);
 	if (!idx)
 		return PEPSI_RETRY;
+	/* json-c does not survive the lack of memory; what was delivered must be told all the same, or it comes twice */
+	void *reserve = malloc(RESERVE + m->n_rcpts * RESERVE_RCPT);
+	if (!reserve)
+		return relay_decide_bare(p, host, msg, m, dsn_here, idx);
+	free(reserve);
 	s.ok = idx;
 	s.retry = idx + m->n_rcpts;
 	s.bounce = idx + 2 * m->n_rcpts;
@@ -327,6 +318,7 @@ int32_t relay_decide(const struct relay_policy *p, const struct pepsi_host *host
 		}
 	}
 	int32_t r = decide(p, host, msg, m, &s, dsn_here, counted);
-	free(idx);
+	if (!p->room)
+		free(idx);
 	return r;
 }

@@ -160,51 +160,74 @@ static int32_t open_worker(const struct pepsi_host *h, const struct pepsi_conf *
 	return PEPSI_OK;
 }
 
-/* dsn for the new recipients: each takes the wishes of the one it came from; ORCPT tells the address the sender wrote.
- * Text from malloc, or NULL: the state has no dsn.rcpt (*ret_bad false), or memory (true). */
-static char *dsn_state(const struct pepsi_host *h, struct pepsi_msg *m, const struct alias_expansion *e, bool *ret_bad)
+/* dsn for the new recipients: each takes the wishes of the one it came from; ORCPT tells the address the sender wrote. */
+static void add_dsn(struct json_object *o, struct json_object *state, const struct alias_expansion *e)
 {
-	struct pepsi_str text;
-	struct json_tokener *tok = json_tokener_new_ex(32);
-	struct json_object *dsn = NULL, *old, *list = json_object_new_array(), *o = json_object_new_object();
-	char *ret = NULL;
-	*ret_bad = true;
-	if (!tok || !list || !o)
-		goto out;
-	*ret_bad = false;
-	if (h->state_get(m, "dsn.rcpt", &text) != PEPSI_OK || h->state_get(m, "dsn", &text) != PEPSI_OK)
-		goto out;
-	dsn = json_tokener_parse_ex(tok, text.p, (int)text.n);
-	if (!json_object_object_get_ex(dsn, "rcpt", &old) || !json_object_is_type(old, json_type_array))
-		goto out;
+	struct json_object *dsn, *old, *copy = NULL, *list;
+	if (!json_object_object_get_ex(state, "dsn", &dsn) || !json_object_object_get_ex(dsn, "rcpt", &old) || !json_object_is_type(old, json_type_array) ||
+	    json_object_deep_copy(dsn, &copy, NULL))
+		return;
+	list = json_object_new_array();
 	for (size_t i = 0; i < e->n; i++) {
 		struct json_object *was = json_object_array_get_idx(old, e->r[i].origin);
 		json_object_array_add(list, json_object_is_type(was, json_type_object) ? json_object_get(was) : json_object_new_object());
 	}
-	json_object_object_add(dsn, "rcpt", json_object_get(list));
-	json_object_object_add(o, "dsn", json_object_get(dsn));
-	ret = str_dupz(str_from(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE)));
-	*ret_bad = !ret;
-out:
+	json_object_object_add(copy, "rcpt", list);
+	json_object_object_add(o, "dsn", copy);
+}
+
+static bool listed(struct json_object *list, struct str address)
+{
+	for (size_t i = 0; json_object_is_type(list, json_type_array) && i < json_object_array_length(list); i++) {
+		struct json_object *one = json_object_array_get_idx(list, i);
+		if (json_object_is_type(one, json_type_string) && str_ieq(str_n(json_object_get_string(one), (size_t)json_object_get_string_len(one)), address))
+			return true;
+	}
+	return false;
+}
+
+/* forwarded: who outside gets it now that it was not sent to, with what earlier such stages found. pepsi-stage-srs asks. */
+static void add_forwarded(struct json_object *o, struct json_object *state, const char *local, const struct str *rcpts, const struct alias_expansion *e)
+{
+	struct json_object *old = NULL, *list = json_object_new_array();
+	json_object_object_get_ex(state, "forwarded", &old);
+	for (size_t i = 0; i < e->n; i++) {
+		struct str now = e->r[i].address, was = rcpts[e->r[i].origin];
+		if ((!str_ieq(now, was) || listed(old, was)) && !alias_local(local, str_behind(now, '@')))
+			json_object_array_add(list, json_object_new_string_len(now.p, (int)now.n));
+	}
+	if (json_object_array_length(list) || old)
+		json_object_object_add(o, "forwarded", json_object_get(list));
+	json_object_put(list);
+}
+
+/* What changes of the state: {}, where nothing does. Text from malloc, or NULL: memory, or a state that is none. */
+static char *new_state(const struct pepsi_host *h, struct pepsi_msg *m, const char *local, const struct str *rcpts, const struct alias_expansion *e)
+{
+	struct pepsi_str text = h->state(m);
+	struct json_tokener *tok = json_tokener_new_ex(32);
+	struct json_object *state = tok && text.n < INT32_MAX ? json_tokener_parse_ex(tok, text.p, (int)text.n) : NULL, *o = json_object_new_object();
+	char *ret = NULL;
+	if (json_object_is_type(state, json_type_object) && o) {
+		add_dsn(o, state, e);
+		add_forwarded(o, state, local, rcpts, e);
+		ret = str_dupz(str_from(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE)));
+	}
 	if (tok)
 		json_tokener_free(tok);
-	json_object_put(dsn);
-	json_object_put(list);
+	json_object_put(state);
 	json_object_put(o);
 	return ret;
 }
 
-static int32_t rewrite(const struct pepsi_host *h, struct pepsi_msg *m, struct arena *a, const struct alias_expansion *e)
+static int32_t rewrite(const struct worker *w, const struct pepsi_host *h, struct pepsi_msg *m, const struct str *rcpts, const struct alias_expansion *e)
 {
-	bool bad;
-	const char **list = arena_calloc(a, e->n, sizeof *list);
+	const char **list = arena_calloc(w->a, e->n, sizeof *list);
 	for (size_t i = 0; list && i < e->n; i++)
-		if (!(list[i] = arena_strz(a, e->r[i].address)))
+		if (!(list[i] = arena_strz(w->a, e->r[i].address)))
 			list = NULL;
-	if (!list)
-		return PEPSI_RETRY;
-	char *state = dsn_state(h, m, e, &bad);
-	int32_t r = bad ? PEPSI_RETRY : h->rewrite_recipients(m, list, e->n, state);
+	char *state = list ? new_state(h, m, w->domains, rcpts, e) : NULL;
+	int32_t r = state ? h->rewrite_recipients(m, list, e->n, strcmp(state, "{}") ? state : NULL) : PEPSI_RETRY;
 	free(state);
 	return r;
 }
@@ -244,7 +267,7 @@ static int32_t process(void *worker, const struct pepsi_host *h, struct pepsi_ms
 		h->log(m, PEPSI_LOG_INFO, "all recipients are aliases of nobody");
 		return h->finish(m);
 	}
-	return e.changed ? rewrite(h, m, w->a, &e) : h->advance(m);
+	return e.changed ? rewrite(w, h, m, rcpts, &e) : h->advance(m);
 }
 
 PEPSI_STAGE(.name = "pepsi-stage-aliases", .version = "0.1", .license = "Apache-2.0",

@@ -47,6 +47,8 @@ struct alias_table {
 int alias_table_find(void *table, struct arena *a, const struct str *names, size_t n, struct alias_hit *hits, struct buf *why);
 
 /* --- expand.c */
+/* Is the domain one of these? */
+bool alias_local(const char *local_domains, struct str domain);
 struct alias_result {
 	struct str address;
 	size_t origin; /* index of the recipient it came from */

@@ -40,9 +40,9 @@ static struct str domain_of(struct str addr)
 	return at ? str_skip(addr, (size_t)(at - addr.p) + 1) : STR_NULL;
 }
 
-static bool is_local(const struct work *w, struct str domain)
+bool alias_local(const char *local_domains, struct str domain)
 {
-	struct str rest = str_from(w->local_domains), word;
+	struct str rest = str_from(local_domains), word;
 	while (str_word(&rest, " \t,", &word))
 		if (smtp_domain_equal(word, domain))
 			return true;
@@ -78,7 +78,7 @@ static size_t names_of(const struct work *w, struct str addr, struct str names[N
 	if (!low.p)
 		return 0;
 	size_t base = local ? base_of(w, low, local) : local;
-	bool ours = d.n && is_local(w, d);
+	bool ours = d.n && alias_local(w->local_domains, d);
 	names[n++] = low;
 	if (ours)
 		names[n++] = str_n(low.p, local);

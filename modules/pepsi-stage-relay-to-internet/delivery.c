@@ -94,6 +94,7 @@ static int32_t terminal(struct delivery *d)
 	p.hop = d->domain;
 	p.where = d->where;
 	p.wait_s = d->back_s;
+	p.room = d->room;
 	/* by-trace: the sender hears of a host that does not know of his deadline (RFC 2852 §4.1.5) */
 	d->m.deliver_trace = d->m.deliver_trace && d->taken && d->no_deliver_by;
 	return relay_decide(&p, d->w->host, d->msg, &d->m, !d->taken || d->no_dsn, d->began && !d->back_s);
@@ -109,8 +110,7 @@ void delivery_end(struct delivery *d)
 	for (size_t i = 0; i < d->m.n_rcpts; i++)
 		if (d->m.rcpts[i].result.outcome == SMTP_OUT_NONE)
 			delivery_result(d, i, &d->failure, d->failed_at, NULL);
-	if (!d->back_s)
-		log_results(d);
+	log_results(d);
 	int32_t rc = terminal(d);
 	delivery_free(d);
 	host->complete(msg, rc);
@@ -263,7 +263,7 @@ static void admitted(void *arg, int rc)
 static bool allocate(struct delivery *d)
 {
 	size_t n = d->m.n_rcpts;
-	d->a = arena_new(TEXTS_MAX + n * 64);
+	d->a = arena_new(TEXTS_MAX + n * 96);
 	d->answers = dns_answers_new();
 	d->m.rcpts = calloc(n, sizeof *d->m.rcpts);
 	if (!d->a || !d->answers || !d->m.rcpts)
@@ -272,7 +272,8 @@ static bool allocate(struct delivery *d)
 	d->asked = arena_calloc(d->a, n, sizeof *d->asked);
 	d->where = arena_calloc(d->a, n, sizeof *d->where);
 	d->how = arena_calloc(d->a, n, sizeof *d->how);
-	return d->todo && d->asked && d->where && d->how;
+	d->room = arena_calloc(d->a, n, RELAY_ROOM * sizeof *d->room);
+	return d->todo && d->asked && d->where && d->how && d->room;
 }
 
 int32_t delivery_begin(struct worker *w, struct pepsi_msg *msg)

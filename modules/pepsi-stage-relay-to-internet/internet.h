@@ -101,6 +101,7 @@ struct delivery {
 	int64_t loaded_at;                 /* monotonic ms: m.deliver_by counts from there */
 	bool *todo, *asked;                /* of each recipient: may still be served in this attempt; was offered to this host */
 	const struct relay_where **where;  /* of each result */
+	uint32_t *room;                    /* of relay_decide() */
 	const char **how;                  /* "host=… ip=… tls=…": for the log */
 	char domain[DNS_NAME_MAX + 3];     /* folded; or an address literal */
 	bool optional;                     /* TLS-Required: No */

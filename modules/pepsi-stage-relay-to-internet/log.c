@@ -59,9 +59,11 @@ void log_results(struct delivery *d)
 		const struct smtp_client_rcpt *to = &d->m.rcpts[i];
 		const struct smtp_result *r = &to->result;
 		enum relay_verdict v = relay_judge(r);
+		if (d->back_s && v == RELAY_RETRY && !d->how[i]) /* "waits" has been said; who was answered for has his line all the same */
+			continue;
 		buf_reset(&b);
 		buf_addf(&b, "%s to=%s %s%s phase=%s code=%u status=%s reply=%s%s",
-		    v == RELAY_OK ? "relayed" : v == RELAY_RETRY ? "deferred" : "refused", relay_shown(to->address),
+		    v == RELAY_OK ? "relayed" : v == RELAY_RETRY ? "deferred" : "refused", log_address(to->address),
 		    d->how[i] ? "" : "hop=",
 		    d->how[i] ? d->how[i] : d->where[i] ? d->where[i]->hop : d->domain, smtp_phase_name(r->phase), r->code, r->status[0] ? r->status : "-",
 		    log_q(r->text), r->maybe ? " maybe_delivered=yes" : "");

@@ -4,6 +4,7 @@
  * be returned has state.bounce. A stage of its own and no option of relays: it serves every way that mail leaves, also modules of others,
  * and it can stand where the operator knows which mail it is for (marketing, not invoices). */
 #include "list.h"
+#include "base/log.h"
 #include "pattern.h"
 #include "proto/dsn/read.h"
 #include "say.h"
@@ -135,7 +136,7 @@ static int32_t learn(struct worker *w, const struct pepsi_host *h, struct pepsi_
 		say(h, m, PEPSI_LOG_WARN, "what was said of %zu recipients cannot be kept: %s", n, buf_z(&why));
 		ret = PEPSI_RETRY;
 	} else if (n) {
-		say(h, m, PEPSI_LOG_INFO, "suppression learnt recipients=%zu new=%d first=<%.*s>", n, made, STR_ARG(l[0].recipient));
+		say(h, m, PEPSI_LOG_INFO, "suppression learnt recipients=%zu new=%d first=%s", n, made, log_address(l[0].recipient));
 	}
 out:
 	free(l);
@@ -190,7 +191,7 @@ static int32_t part(const struct worker *w, const struct pepsi_host *h, struct p
 			continue;
 		}
 		struct json_object *o = told(&hits[i], from_host(h->rcpt(m, i)));
-		say(h, m, PEPSI_LOG_INFO, "suppressed to=<%.*s> class=%s since=%s", STR_ARG(from_host(h->rcpt(m, i))), hits[i].class, hits[i].since);
+		say(h, m, PEPSI_LOG_INFO, "suppressed to=%s class=%s since=%s", log_address(from_host(h->rcpt(m, i))), hits[i].class, hits[i].since);
 		first = first ? first : o;
 		json_object_array_add(list, o);
 		idx[n_idx++] = (uint32_t)i;

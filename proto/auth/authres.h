@@ -50,6 +50,11 @@ bool authres_claims(struct str value, struct str id);
  * stay. *ret_removed (may be NULL): how many were left out. Returns 0, or -1: the buffer is full. */
 int authres_strip(struct buf *out, struct str headers, const struct str *ids, size_t n, size_t *ret_removed);
 
+/* Appends ARC-Authentication-Results (RFC 8617 §4.1.1) with its CRLF: "i=INSTANCE; id; …" with the results of all Authentication-Results fields of the
+ * block that are by the grammar and of that id, word for word in their order; "none" where they have none. *ret_n: how many such fields had results. As
+ * far as 20 fields and 16 KiB go. Only for a block out of which forged fields were taken (authres_strip). Returns 0, or -1: full, memory. */
+int authres_arc(struct buf *out, unsigned instance, struct str id, struct str headers, size_t *ret_n);
+
 /* Appends a whole field, folded, with CRLF, through the one encoder (mail/header.h): one line for each result. No results: "none". Values
  * are quoted where they must be; controls, and octets above 127 unless utf8, become "?". Returns 0, or -1: full, or an id, method,
  * result or name that is none; the buffer is as before then. */

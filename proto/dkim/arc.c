@@ -43,8 +43,7 @@ static size_t skip_cfws(struct str s, size_t i)
 	return i;
 }
 
-/* "i=N;" before the payload (§4.1.1). Returns N, or 0. */
-static unsigned results_instance(struct str v, struct str *ret_rest)
+unsigned dkim_results_instance(struct str v, struct str *ret_rest)
 {
 	size_t i = skip_cfws(v, 0);
 	uint64_t n;
@@ -89,7 +88,7 @@ static bool collect(struct dkim_chain *c, struct dkim_fields *f, struct sources 
 	dkim_fields_begin(f);
 	while ((one = dkim_fields_next(f, aar_name, SIZE_MAX))) {
 		struct str rest;
-		unsigned i = results_instance(one->value, &rest);
+		unsigned i = dkim_results_instance(one->value, &rest);
 		if (i < 1 || i > c->n || src->aar[i - 1])
 			return chain_fails(c, "the instances of ARC-Authentication-Results are not 1 to %u", c->n), false;
 		src->aar[i - 1] = one;
@@ -224,6 +223,10 @@ int dkim_chain_read(struct dkim_chain *c, struct dkim_fields *f, struct dkim_bod
 	c->result.n = c->n;
 	c->result.set = c->set;
 	check_structure(c);
+	for (unsigned i = 0; i + 1 < c->n && p->arc_newest; i++) {
+		dkim_sig_settle(&c->seal[i], DKIM_PASS, "%s", "");
+		dkim_sig_settle(&c->message[i], DKIM_NONE, "not looked at");
+	}
 	return c->settled ? 0 : hash_messages(c, f, &src, b) || hash_seals(c, &src) ? -1 : 0;
 }
 

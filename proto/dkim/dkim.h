@@ -66,6 +66,8 @@ struct dkim_policy {
 	bool historic;     /* as RFC 4871 and the drafts before it: no v= or v=0.x, q=dns, g= of key records limits i= */
 	struct dkim_keys *keys; /* NULL: each key is read anew. The verdict is the same */
 	bool arc;          /* validate the ARC chain, too */
+	bool arc_newest;   /* of its seals and message signatures only the newest are looked at, the others taken as they are: for who sealed it,
+			    * and wants to know whether that holds. Needs the key of that set alone; DKIM-Signatures are not looked at */
 };
 
 /* One signature, and what goes into Authentication-Results. Strings live as long as the struct dkim and hold no controls;

@@ -44,7 +44,7 @@ size_t dkim_fields_count(const struct dkim_fields *f, struct str name);
 
 /* -- key.c: key records (RFC 6376 §3.6.1) */
 
-enum dkim_algorithm { DKIM_RSA_SHA1, DKIM_RSA_SHA256, DKIM_ED25519_SHA256 };
+enum dkim_method { DKIM_RSA_SHA1, DKIM_RSA_SHA256, DKIM_ED25519_SHA256 };
 
 /* A public key as OpenSSL has it, counted; and what it prepared for RSA with SHA-256 when that was first wanted: half of what such a try
  * costs beside the arithmetic. One thread's. */
@@ -69,7 +69,7 @@ struct dkim_key {
 };
 
 /* Reads one record for a signature of that algorithm. Free with dkim_key_free() whatever the result. */
-void dkim_key_read(struct str record, enum dkim_algorithm alg, const struct dkim_policy *p, struct dkim_key *ret);
+void dkim_key_read(struct str record, enum dkim_method alg, const struct dkim_policy *p, struct dkim_key *ret);
 void dkim_key_free(struct dkim_key *k);
 /* key_cache.c. A reference to the key of this p=, or NULL; keys may be NULL. */
 struct dkim_pkey *dkim_keys_get(struct dkim_keys *keys, struct str text, bool ed25519, unsigned *ret_bits);
@@ -78,7 +78,7 @@ void dkim_keys_put(struct dkim_keys *keys, struct str text, bool ed25519, unsign
  * key. Returns 0 and its numbers, big endian without leading zeros, or -1. */
 int dkim_key_rsa(const unsigned char *der, size_t n, struct str *ret_modulus, struct str *ret_exponent);
 /* Does the digest (of the signed header fields) bear this signature? */
-bool dkim_key_verify(struct dkim_pkey *pkey, enum dkim_algorithm alg, const unsigned char *digest, size_t n_digest,
+bool dkim_key_verify(struct dkim_pkey *pkey, enum dkim_method alg, const unsigned char *digest, size_t n_digest,
     const unsigned char *sig, size_t n_sig);
 
 /* -- body.c: the body hashes */
@@ -115,7 +115,7 @@ enum dkim_kind { DKIM_SIGNATURE, DKIM_ARC_MESSAGE, DKIM_ARC_SEAL };
 struct dkim_sig {
 	struct dkim_signature pub;
 	enum dkim_kind kind;
-	enum dkim_algorithm alg;
+	enum dkim_method alg;
 	enum dkim_canon header_canon, body_canon;
 	struct str signature, body_hash; /* b= and bh=, decoded */
 	struct str names;                /* h=, in the header block: only valid within dkim_headers() */
@@ -168,6 +168,8 @@ struct dkim_chain {
 };
 /* Reads the chain out of the indexed fields and computes the digests. Returns 0, or -1: memory. */
 int dkim_chain_read(struct dkim_chain *c, struct dkim_fields *f, struct dkim_bodies *b, const struct dkim_policy *p, struct arena *a);
+/* "i=N;" before the payload of an ARC-Authentication-Results (RFC 8617 §4.1.1). Returns N, 1 to ARC_SETS_MAX, and what stands behind; or 0. */
+unsigned dkim_results_instance(struct str value, struct str *ret_rest);
 bool dkim_chain_keys(struct dkim_chain *c, const struct dkim_policy *p, struct dns_answers *set, unsigned *tries);
 void dkim_chain_finish(struct dkim_chain *c, const struct dkim_bodies *b, const struct dkim_policy *p);
 

@@ -77,7 +77,7 @@ static void read_rsa(struct dkim_key *k, const unsigned char *der, size_t n, con
 		refuse(k, DKIM_PERMERROR, "the key is not usable");
 }
 
-static void read_public(struct dkim_key *k, struct str text, enum dkim_algorithm alg, const struct dkim_policy *p)
+static void read_public(struct dkim_key *k, struct str text, enum dkim_method alg, const struct dkim_policy *p)
 {
 	bool ed25519 = alg == DKIM_ED25519_SHA256;
 	if ((k->pkey = dkim_keys_get(p->keys, text, ed25519, &k->bits))) {
@@ -107,7 +107,7 @@ static void read_public(struct dkim_key *k, struct str text, enum dkim_algorithm
 		dkim_keys_put(p->keys, text, ed25519, k->bits, k->pkey);
 }
 
-void dkim_key_read(struct str record, enum dkim_algorithm alg, const struct dkim_policy *p, struct dkim_key *k)
+void dkim_key_read(struct str record, enum dkim_method alg, const struct dkim_policy *p, struct dkim_key *k)
 {
 	struct dkim_tags tags;
 	const struct dkim_tag *t;
@@ -159,7 +159,7 @@ static EVP_PKEY_CTX *prepare_rsa(EVP_PKEY *key, const EVP_MD *md)
 	return NULL;
 }
 
-bool dkim_key_verify(struct dkim_pkey *pkey, enum dkim_algorithm alg, const unsigned char *digest, size_t n_digest,
+bool dkim_key_verify(struct dkim_pkey *pkey, enum dkim_method alg, const unsigned char *digest, size_t n_digest,
     const unsigned char *sig, size_t n_sig)
 {
 	bool ok = false;

@@ -6,12 +6,13 @@
 #include <openssl/bio.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
+#include <openssl/rsa.h>
 #include <openssl/x509.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { RECORD_MAX = 2048, ED25519_OCTETS = 32 };
+enum { RECORD_MAX = 2048, ED25519_OCTETS = 32, DIGEST_OCTETS = 32 };
 
 struct dkim_private {
 	EVP_PKEY *key;
@@ -30,7 +31,7 @@ static int no_phrase(char *out, int size, int writing, void *asked)
 }
 
 /* Takes over key. */
-static int judge(EVP_PKEY *key, struct dkim_private **ret, const char **why)
+static int judge(EVP_PKEY *key, unsigned bits_min, struct dkim_private **ret, const char **why)
 {
 	struct dkim_private k = { .key = key, .bits = (unsigned)EVP_PKEY_get_bits(key) };
 	int rc = -1;
@@ -40,7 +41,7 @@ static int judge(EVP_PKEY *key, struct dkim_private **ret, const char **why)
 		rc = 0;
 	} else if (!EVP_PKEY_is_a(key, "RSA")) {
 		*why = "neither an RSA key nor an Ed25519 key";
-	} else if (k.bits < DKIM_SIGN_BITS_MIN) {
+	} else if (k.bits < bits_min) {
 		*why = "an RSA key of fewer than 2048 bits";
 	} else if (k.bits > DKIM_SIGN_BITS_MAX) {
 		*why = "an RSA key of more than 4096 bits";
@@ -60,7 +61,7 @@ static int judge(EVP_PKEY *key, struct dkim_private **ret, const char **why)
 	return 0;
 }
 
-int dkim_private_read(struct str pem, struct dkim_private **ret, const char **why)
+static int read_pem(struct str pem, unsigned bits_min, struct dkim_private **ret, const char **why)
 {
 	bool asked = false;
 	if (!pem.n || pem.n > DKIM_PEM_MAX) {
@@ -74,7 +75,17 @@ int dkim_private_read(struct str pem, struct dkim_private **ret, const char **wh
 		*why = !b ? "out of memory" : asked ? "encrypted with a pass phrase" : "no private key in PEM";
 		return -1;
 	}
-	return judge(key, ret, why);
+	return judge(key, bits_min, ret, why);
+}
+
+int dkim_private_read(struct str pem, struct dkim_private **ret, const char **why)
+{
+	return read_pem(pem, DKIM_SIGN_BITS_MIN, ret, why);
+}
+
+int dkim_private_read_old(struct str pem, struct dkim_private **ret, const char **why)
+{
+	return read_pem(pem, 512, ret, why);
 }
 
 int dkim_private_make(const char *kind, struct dkim_private **ret, const char **why)
@@ -92,7 +103,7 @@ int dkim_private_make(const char *kind, struct dkim_private **ret, const char **
 		*why = "OpenSSL makes no key";
 		return -1;
 	}
-	return judge(key, ret, why);
+	return judge(key, DKIM_SIGN_BITS_MIN, ret, why);
 }
 
 void dkim_private_free(struct dkim_private *k)
@@ -150,6 +161,31 @@ int dkim_private_record(const struct dkim_private *k, struct buf *out)
 	rc = len <= 0 || buf_addz(out, "v=DKIM1; k=rsa; p=") || sasl_base64_encode(str_n((const char *)der, (size_t)len), out) ? -1 : 0;
 	OPENSSL_free(der);
 	return rc;
+}
+
+static bool sign_ed25519(EVP_PKEY *key, const unsigned char *digest, unsigned char *sig, size_t *n)
+{
+	EVP_MD_CTX *ctx = EVP_MD_CTX_new();
+	bool ok = ctx && EVP_DigestSignInit(ctx, NULL, NULL, NULL, key) == 1 && EVP_DigestSign(ctx, sig, n, digest, DIGEST_OCTETS) == 1;
+	EVP_MD_CTX_free(ctx);
+	return ok;
+}
+
+static bool sign_rsa(EVP_PKEY *key, const unsigned char *digest, unsigned char *sig, size_t *n)
+{
+	EVP_PKEY_CTX *ctx = EVP_PKEY_CTX_new(key, NULL);
+	bool ok = ctx && EVP_PKEY_sign_init(ctx) == 1 && EVP_PKEY_CTX_set_rsa_padding(ctx, RSA_PKCS1_PADDING) == 1 &&
+	    EVP_PKEY_CTX_set_signature_md(ctx, EVP_sha256()) == 1 && EVP_PKEY_sign(ctx, sig, n, digest, DIGEST_OCTETS) == 1;
+	EVP_PKEY_CTX_free(ctx);
+	return ok;
+}
+
+int dkim_private_sign(const struct dkim_private *k, const unsigned char digest[32], struct buf *out)
+{
+	unsigned char sig[DKIM_SIGN_BITS_MAX / 8];
+	size_t n = sizeof sig;
+	bool ok = k->algorithm == DKIM_ALG_ED25519 ? sign_ed25519(k->key, digest, sig, &n) : sign_rsa(k->key, digest, sig, &n);
+	return ok ? buf_add(out, sig, n) : -1;
 }
 
 int dkim_record_strings(struct str text, struct buf *out)

@@ -23,6 +23,8 @@ struct dkim_private;
 /* Unencrypted PEM, PKCS #8 or PKCS #1, one key. Returns 0, or -1 and *why: a constant text (no key, encrypted, another kind, fewer than
  * DKIM_SIGN_BITS_MIN bits or more than DKIM_SIGN_BITS_MAX, memory). */
 int dkim_private_read(struct str pem, struct dkim_private **ret, const char **why);
+/* The same for old suites, whose RSA keys have as few as 512 bits. Nobody signs mail with such a key. */
+int dkim_private_read_old(struct str pem, struct dkim_private **ret, const char **why);
 /* A new one, by OpenSSL's generator: "rsa2048", "rsa3072", "rsa4096", "ed25519". Same return values. */
 int dkim_private_make(const char *kind, struct dkim_private **ret, const char **why);
 /* Accepts NULL. */
@@ -37,6 +39,10 @@ void dkim_private_kind(const struct dkim_private *k, char out[16]);
 int dkim_private_pem(const struct dkim_private *k, struct buf *out);
 /* The record's text appended. Returns 0, or -1: full, memory. */
 int dkim_private_record(const struct dkim_private *k, struct buf *out);
+
+/* The signature of a SHA-256 digest as b= has it, raw octets appended (RFC 6376 §3.3.2: PKCS #1 v1.5; RFC 8463 §3: PureEdDSA over the digest).
+ * Returns 0, or -1: OpenSSL would not, or full. */
+int dkim_private_sign(const struct dkim_private *k, const unsigned char digest[32], struct buf *out);
 
 /* A record's text as a zone file wants it: character-strings of DKIM_STRING_MAX octets at most, quoted, '"' and '\' escaped, with blanks
  * between. Returns 0, or -1: full, or an octet that is not printable ASCII. */

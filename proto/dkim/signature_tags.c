@@ -46,7 +46,7 @@ static void parse_algorithm(struct dkim_sig *s, struct str a, const struct dkim_
 	static const struct str names[] = { STR_INIT("rsa-sha1"), STR_INIT("rsa-sha256"), STR_INIT("ed25519-sha256") };
 	for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
 		if (str_eq(a, names[i])) {
-			s->alg = (enum dkim_algorithm)i;
+			s->alg = (enum dkim_method)i;
 			s->pub.algorithm = names[i];
 		}
 	if (!s->pub.algorithm.n)

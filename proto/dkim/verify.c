@@ -127,7 +127,7 @@ int dkim_headers(struct dkim *d, struct str headers)
 		/* may be signed or not: one entry that says why nobody looked */
 		dkim_sig_settle(&d->sig[0], DKIM_POLICY, "the header block is too large");
 		d->n = 1;
-	} else if (!r) {
+	} else if (!r && !d->policy.arc_newest) {
 		r = read_signatures(d, &f);
 	}
 	if (!r && d->policy.arc)

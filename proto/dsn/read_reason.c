@@ -14,7 +14,10 @@ static const struct {
 #include "read_words.inc"
 };
 
-enum { GAP_MAX = 96 };
+enum {
+	GAP_MAX = 96,
+	FINDS_MAX = 200, /* of the first half of a phrase with a gap */
+};
 
 /* Does the text hold the phrase? Linear: what stands behind each find is looked at for GAP_MAX octets. */
 static bool says(struct str text, const char *phrase)
@@ -23,7 +26,8 @@ static bool says(struct str text, const char *phrase)
 	size_t first = star ? (size_t)(star - phrase) : strlen(phrase);
 	if (!star)
 		return memmem(text.p, text.n, phrase, first);
-	for (const char *at; (at = memmem(text.p, text.n, phrase, first)); ) {
+	const char *at;
+	for (unsigned k = 0; k < FINDS_MAX && (at = memmem(text.p, text.n, phrase, first)); k++) {
 		text = str_skip(text, (size_t)(at - text.p) + first);
 		if (memmem(text.p, text.n < GAP_MAX ? text.n : GAP_MAX, star + 1, strlen(star + 1)))
 			return true;

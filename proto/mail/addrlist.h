@@ -64,7 +64,7 @@ void mail_addrlist_free(struct mail_addrlist *l);
 /* How many mailboxes it holds, valid or not; groups and comments do not count. */
 size_t mail_addrlist_mailboxes(const struct mail_addrlist *l);
 
-/* Writes "Name: list" and CRLF through the one encoder (header.h): valid mailboxes and groups; what is not valid is left out. utf8: text
+/* Writes "Name: list" and CRLF through the one encoder (header.h): valid mailboxes, groups and comments; what is not valid is left out. utf8: text
  * above 127 may stand as it is (RFC 6532), else names and comments become encoded words, and an address that needs it is an error.
  * Reading it gives the same names, comments and addresses again. Returns 0, or -1: full, an address of UTF-8, or nothing to write;
  * the buffer is as before then. */

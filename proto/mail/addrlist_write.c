@@ -114,24 +114,27 @@ int mail_addrlist_write(struct buf *out, struct str field, const struct mail_add
 	for (size_t i = 0; i < l->n; i++) {
 		const struct mail_address *a = &l->item[i];
 		bool is_group = a->kind == MAIL_ADDR_GROUP && a->name.p;
-		if (!is_group && (a->kind != MAIL_ADDR_MAILBOX || !a->valid))
+		bool is_comment = a->kind == MAIL_ADDR_COMMENT && a->comment.n, closed = false;
+		if (!is_group && !is_comment && (a->kind != MAIL_ADDR_MAILBOX || !a->valid))
 			continue;
 		if (group && a->group != group) {
 			mail_fold_glue(&f, STR(";"));
 			group = 0;
-			comma = true;
+			comma = closed = true;
 		}
-		if (comma)
+		if (comma && !(closed && is_comment)) /* a comment may stand behind a group (RFC 5322 §3.4) */
 			mail_fold_glue(&f, STR(","));
 		if (is_group) {
 			put_name(&f, a->name, utf8);
 			put_comment(&f, a->comment, utf8);
 			mail_fold_glue(&f, STR(":"));
 			group = i + 1;
-		} else
+		} else if (is_comment)
+			put_comment(&f, a->comment, utf8);
+		else
 			put_mailbox(&f, a, utf8);
 		comma = !is_group;
-		any = true;
+		any |= !is_comment;
 	}
 	if (group)
 		mail_fold_glue(&f, STR(";"));

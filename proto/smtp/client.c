@@ -73,6 +73,16 @@ static void end(struct smtp_client *c)
 	client_event(c, SMTP_CEV_CLOSED);
 }
 
+/* The reply to the content has begun and will not come to an end that can be read. Every line of a reply has its code, and one may go by any of
+ * them (RFC 5321 §4.2.1): what "250-" has taken is not sent once more, however the rest of it comes. */
+static void half_answered(struct smtp_client *c)
+{
+	if (!c->reply.lines || c->reply.torn || client_outcome(c->reply.code) == SMTP_OUT_PROTOCOL)
+		return;
+	client_reply_seal(&c->reply);
+	client_content_result(c);
+}
+
 void client_close(struct smtp_client *c, enum smtp_outcome how, const char *text)
 {
 	if (c->state == CS_CLOSED)
@@ -81,6 +91,8 @@ void client_close(struct smtp_client *c, enum smtp_outcome how, const char *text
 	bool maybe = c->state == CS_CONTENT && c->msg && client_content_over(&c->content) && c->out.n == c->out_off;
 	client_failure(c, how, how == SMTP_OUT_LOST ? "4.4.2" : how == SMTP_OUT_PROTOCOL ? "4.5.0" : "", text);
 	c->failure.maybe = maybe;
+	if (maybe)
+		half_answered(c);
 	end(c);
 }
 

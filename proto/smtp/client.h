@@ -25,7 +25,8 @@
  * message whose body does not end in CRLF gets one, since SMTP has no way to say otherwise.
  *
  * Replies: CRLF lines of one code, bounded in line, lines and total; anything else is a protocol error, which ends the
- * session. Whatever ends it, each recipient of a message under way gets a result that tells how far things had come. */
+ * session. A reply to the content counts by its first line even so, also when the connection ends within it (RFC 5321 §4.2.1: all lines have one
+ * code, and a client may go by any): "250-" has taken the message. Whatever ends it, each recipient of a message under way gets a result that tells how far things had come. */
 #ifndef PROTO_SMTP_CLIENT_H
 #define PROTO_SMTP_CLIENT_H
 

@@ -10,6 +10,7 @@
 /* One reply under construction or complete. */
 struct client_reply {
 	unsigned code, lines;
+	bool torn; /* a line had another code than the first */
 	char status[12];
 	char text[SMTP_CLIENT_TEXT_MAX + 1];
 	size_t text_n;
@@ -130,6 +131,8 @@ enum smtp_outcome client_outcome(unsigned code);
 /* Answers of CS_ENVELOPE and CS_CONTENT. */
 void client_mail_answer(struct smtp_client *c);
 void client_content_answer(struct smtp_client *c);
+/* The current reply as the result of the content: of all that are undecided, in LMTP of the next one. */
+void client_content_result(struct smtp_client *c);
 /* Gives every recipient without an outcome this one. */
 void client_undecided(struct smtp_client *c, const struct smtp_result *res);
 void client_mail_done(struct smtp_client *c);

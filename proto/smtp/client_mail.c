@@ -480,25 +480,13 @@ void client_mail_answer(struct smtp_client *c)
 	}
 }
 
-void client_content_answer(struct smtp_client *c)
+void client_content_result(struct smtp_client *c)
 {
-	bool over = client_content_over(&c->content) && c->out.n == c->out_off;
-	enum smtp_outcome how = client_outcome(c->reply.code);
 	struct smtp_client_msg *m = c->msg;
-	if (how == SMTP_OUT_PROTOCOL || (how == SMTP_OUT_OK && !over)) {
-		client_close(c, SMTP_OUT_PROTOCOL, "wrong reply to the message content");
-		return;
-	}
-	if (!c->conf->lmtp || !over) {
-		struct smtp_result r;
+	struct smtp_result r;
+	if (!c->conf->lmtp) {
 		client_result_reply(c, &r, SMTP_PHASE_DOT);
 		client_undecided(c, &r);
-		if (!over) { /* refused while it was still being sent: the stream cannot be picked up again */
-			client_close_reply(c);
-			return;
-		}
-		client_mail_done(c);
-		client_ready(c);
 		return;
 	}
 	/* RFC 2033 §4.2: one reply for each accepted recipient, in the order of RCPT */
@@ -509,7 +497,25 @@ void client_content_answer(struct smtp_client *c)
 		c->at++;
 		c->accepted--;
 	}
-	if (!c->accepted) {
+}
+
+void client_content_answer(struct smtp_client *c)
+{
+	bool over = client_content_over(&c->content) && c->out.n == c->out_off;
+	enum smtp_outcome how = client_outcome(c->reply.code);
+	if (how == SMTP_OUT_PROTOCOL || (how == SMTP_OUT_OK && !over)) {
+		client_close(c, SMTP_OUT_PROTOCOL, "wrong reply to the message content");
+		return;
+	}
+	if (!over) { /* refused while it was still being sent, for all: the stream cannot be picked up again */
+		struct smtp_result r;
+		client_result_reply(c, &r, SMTP_PHASE_DOT);
+		client_undecided(c, &r);
+		client_close_reply(c);
+		return;
+	}
+	client_content_result(c);
+	if (!c->conf->lmtp || !c->accepted) {
 		client_mail_done(c);
 		client_ready(c);
 	}

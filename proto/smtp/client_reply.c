@@ -23,7 +23,8 @@ int client_reply_line(struct client_reply *r, struct str line)
 	if (line.n > 3 && line.p[3] != ' ' && line.p[3] != '-')
 		return -1;
 	unsigned code = (unsigned)(line.p[0] - '0') * 100 + (unsigned)(line.p[1] - '0') * 10 + (unsigned)(line.p[2] - '0');
-	if ((r->lines && code != r->code) || r->lines >= SMTP_CLIENT_LINES_MAX)
+	r->torn = r->torn || (r->lines && code != r->code);
+	if (r->torn || r->lines >= SMTP_CLIENT_LINES_MAX)
 		return -1;
 	r->code = code;
 	r->lines++;

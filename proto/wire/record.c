@@ -5,23 +5,10 @@
  *     u32 length of what follows | u8 flags | i64 id
  *     with FLAG_CONTENT: i64 received_at | i64 body_id | u64 body_size | u32 n_rcpts | mail_from | rcpts … | state |
  *     headers | body, each string as u32 length and its octets */
+#include "octets.h"
 #include "wire.h"
 
 enum { FLAG_CONTENT = 1, FLAG_BODY_FD = 2, HEAD = 4 + 1 + 8, FIXED = 8 + 8 + 8 + 4 };
-
-static void put_n(char *at, uint64_t v, unsigned octets)
-{
-	for (unsigned i = 0; i < octets; i++)
-		at[i] = (char)(v >> (8 * i) & 0xff);
-}
-
-static uint64_t get_n(const char *at, unsigned octets)
-{
-	uint64_t v = 0;
-	for (unsigned i = 0; i < octets; i++)
-		v |= (uint64_t)(unsigned char)at[i] << (8 * i);
-	return v;
-}
 
 /* Size of a string on the wire added to *n; -1 when it overflows. */
 static int add_size(size_t *n, struct str s)
@@ -48,7 +35,7 @@ size_t wire_size(const struct wire_item *item)
 
 static char *put_str(char *at, struct str s)
 {
-	put_n(at, s.n, 4);
+	octets_put(at, s.n, 4);
 	if (s.n)
 		memcpy(at + 4, s.p, s.n);
 	return at + 4 + s.n;
@@ -64,15 +51,15 @@ int wire_put(struct buf *out, const struct wire_item *item)
 	if (!at)
 		return -1;
 	unsigned flags = item->has_content ? FLAG_CONTENT | (item->body_in_fd ? FLAG_BODY_FD : 0u) : 0u;
-	put_n(at, size - 4, 4);
+	octets_put(at, size - 4, 4);
 	at[4] = (char)flags;
-	put_n(at + 5, (uint64_t)item->id, 8);
+	octets_put(at + 5, (uint64_t)item->id, 8);
 	at += HEAD;
 	if (item->has_content) {
-		put_n(at, (uint64_t)item->received_at, 8);
-		put_n(at + 8, (uint64_t)item->body_id, 8);
-		put_n(at + 16, item->body_size, 8);
-		put_n(at + 24, item->n_rcpts, 4);
+		octets_put(at, (uint64_t)item->received_at, 8);
+		octets_put(at + 8, (uint64_t)item->body_id, 8);
+		octets_put(at + 16, item->body_size, 8);
+		octets_put(at + 24, item->n_rcpts, 4);
 		at = put_str(at + FIXED, item->mail_from);
 		for (size_t i = 0; i < item->n_rcpts; i++)
 			at = put_str(at, item->rcpts[i]);
@@ -99,7 +86,7 @@ static int take_str(struct str *in, struct str *ret)
 	struct str len;
 	if (take(in, 4, &len))
 		return -1;
-	return take(in, get_n(len.p, 4), ret);
+	return take(in, octets_get(len.p, 4), ret);
 }
 
 static int get_content(struct str *rec, struct arena *a, struct wire_item *it)
@@ -107,10 +94,10 @@ static int get_content(struct str *rec, struct arena *a, struct wire_item *it)
 	struct str f;
 	if (take(rec, FIXED, &f))
 		return -1;
-	it->received_at = (int64_t)get_n(f.p, 8);
-	it->body_id = (int64_t)get_n(f.p + 8, 8);
-	it->body_size = get_n(f.p + 16, 8);
-	it->n_rcpts = get_n(f.p + 24, 4);
+	it->received_at = (int64_t)octets_get(f.p, 8);
+	it->body_id = (int64_t)octets_get(f.p + 8, 8);
+	it->body_size = octets_get(f.p + 16, 8);
+	it->n_rcpts = octets_get(f.p + 24, 4);
 	if (it->n_rcpts > WIRE_RCPTS_MAX || it->n_rcpts > rec->n / 4) /* each costs at least its length field */
 		return -1;
 	if (take_str(rec, &it->mail_from))
@@ -136,7 +123,7 @@ int wire_get(struct str *in, struct arena *a, struct wire_item *ret)
 	if (take_str(&rest, &rec) || take(&rec, HEAD - 4, &head))
 		return -1;
 	unsigned flags = (unsigned char)head.p[0];
-	it.id = (int64_t)get_n(head.p + 1, 8);
+	it.id = (int64_t)octets_get(head.p + 1, 8);
 	it.has_content = flags & FLAG_CONTENT;
 	it.body_in_fd = flags & FLAG_BODY_FD;
 	if (flags & ~(unsigned)(FLAG_CONTENT | FLAG_BODY_FD) || it.id <= 0 || (it.body_in_fd && !it.has_content))

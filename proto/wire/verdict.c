@@ -4,30 +4,17 @@
  *     mail_from | rcpts … | state | headers | body
  *
  * May not allocate outside the caller's arena, and believes no number before it was held against what is really there. */
+#include "octets.h"
 #include "verdict.h"
 
 enum { HEAD = 8 + 1 + 1 + 1 + 8 + 4 };
-
-static void put_n(char *at, uint64_t v, unsigned octets)
-{
-	for (unsigned i = 0; i < octets; i++)
-		at[i] = (char)(v >> (8 * i) & 0xff);
-}
-
-static uint64_t get_n(const char *at, unsigned octets)
-{
-	uint64_t v = 0;
-	for (unsigned i = 0; i < octets; i++)
-		v |= (uint64_t)(unsigned char)at[i] << (8 * i);
-	return v;
-}
 
 static int put_str(struct buf *out, struct str s)
 {
 	char n[4];
 	if (s.n > UINT32_MAX)
 		return -1;
-	put_n(n, s.n, 4);
+	octets_put(n, s.n, 4);
 	return buf_add(out, n, 4) || (s.n && buf_adds(out, s)) ? -1 : 0;
 }
 
@@ -42,12 +29,12 @@ int wire_verdict_put(struct buf *out, const struct wire_verdict *v)
 	bool rcpts = v->changed & WIRE_CHANGED_RCPTS, body = v->changed & WIRE_CHANGED_BODY;
 	if (rcpts && (!v->n_rcpts || v->n_rcpts > WIRE_RCPTS_MAX))
 		return -1;
-	put_n(head, (uint64_t)v->id, 8);
+	octets_put(head, (uint64_t)v->id, 8);
 	head[8] = (char)v->what;
 	head[9] = (char)v->changed;
 	head[10] = body && v->body_in_fd;
-	put_n(head + 11, body ? v->body_size : 0, 8);
-	put_n(head + 19, rcpts ? v->n_rcpts : 0, 4);
+	octets_put(head + 11, body ? v->body_size : 0, 8);
+	octets_put(head + 19, rcpts ? v->n_rcpts : 0, 4);
 	if (buf_add(out, head, sizeof head) || put_str(out, v->stage) || put_str(out, v->enhanced) || put_str(out, v->text) || put_str(out, v->detail) ||
 	    put_str(out, if_changed(v, WIRE_CHANGED_SENDER, v->mail_from)))
 		return -1;
@@ -70,9 +57,9 @@ static int take(struct str *in, size_t n, struct str *ret)
 static int take_str(struct str *in, size_t max, struct str *ret)
 {
 	struct str len;
-	if (take(in, 4, &len) || get_n(len.p, 4) > max)
+	if (take(in, 4, &len) || octets_get(len.p, 4) > max)
 		return -1;
-	return take(in, get_n(len.p, 4), ret);
+	return take(in, octets_get(len.p, 4), ret);
 }
 
 /* What one judgement cannot come with. */
@@ -93,14 +80,14 @@ int wire_verdict_get(struct str in, struct arena *a, struct wire_verdict *ret)
 	struct wire_verdict v = { .id = 0 };
 	if (take(&in, HEAD, &head))
 		return -1;
-	v.id = (int64_t)get_n(head.p, 8);
+	v.id = (int64_t)octets_get(head.p, 8);
 	v.what = (enum wire_judgement)(unsigned char)head.p[8];
 	v.changed = (unsigned char)head.p[9];
 	if (v.id <= 0 || v.what < WIRE_PASS || v.what > WIRE_FAULT || v.changed & ~WIRE_CHANGED_ALL || (unsigned char)head.p[10] > 1)
 		return -1;
 	v.body_in_fd = head.p[10];
-	v.body_size = get_n(head.p + 11, 8);
-	v.n_rcpts = get_n(head.p + 19, 4);
+	v.body_size = octets_get(head.p + 11, 8);
+	v.n_rcpts = octets_get(head.p + 19, 4);
 	if (take_str(&in, WIRE_STAGE_MAX, &v.stage) || take_str(&in, WIRE_ENHANCED_MAX, &v.enhanced) ||
 	    take_str(&in, WIRE_TEXT_MAX, &v.text) || take_str(&in, WIRE_TEXT_MAX, &v.detail) || take_str(&in, SIZE_MAX, &v.mail_from))
 		return -1;
@@ -122,7 +109,7 @@ int wire_verdict_get(struct str in, struct arena *a, struct wire_verdict *ret)
 int wire_job_put(struct buf *out, uint32_t ms, const struct wire_item *item)
 {
 	char n[4];
-	put_n(n, ms, 4);
+	octets_put(n, ms, 4);
 	return buf_add(out, n, 4) || wire_put(out, item) ? -1 : 0;
 }
 
@@ -131,6 +118,6 @@ int wire_job_get(struct str in, struct arena *a, uint32_t *ret_ms, struct wire_i
 	struct str ms;
 	if (take(&in, 4, &ms) || wire_get(&in, a, ret) != 1 || in.n || !ret->has_content)
 		return -1;
-	*ret_ms = (uint32_t)get_n(ms.p, 4);
+	*ret_ms = (uint32_t)octets_get(ms.p, 4);
 	return 0;
 }

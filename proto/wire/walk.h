@@ -5,6 +5,7 @@
 #define PROTO_WIRE_WALK_H
 
 #include "base/str.h"
+#include "octets.h"
 
 enum walk_mode { WALK_COUNT, WALK_WRITE, WALK_READ };
 
@@ -24,15 +25,12 @@ static inline void walk_number(struct walk *w, uint64_t *v, unsigned octets)
 			*v = 0;
 			return;
 		}
-		*v = 0;
-		for (unsigned i = 0; i < octets; i++)
-			*v |= (uint64_t)(unsigned char)w->in.p[i] << (8 * i);
+		*v = octets_get(w->in.p, octets);
 		w->in = str_skip(w->in, octets);
 		return;
 	}
 	if (w->mode == WALK_WRITE)
-		for (unsigned i = 0; i < octets; i++)
-			w->at[w->n + i] = (char)(*v >> (8 * i) & 0xff);
+		octets_put(w->at + w->n, *v, octets);
 	w->n += octets;
 }
 

@@ -30,7 +30,7 @@ MAIN = """
 /usr/lib/pepsi/modules/pepsi-stage-relay-to-lmtp.so /usr/lib/pepsi/modules/pepsi-stage-relay-to-smarthost.so
 /usr/lib/pepsi/modules/pepsi-stage-relay-to-internet.so
 /usr/libexec/pepsi/pepsi-helper-token-refresh /usr/bin/pepsi-token /usr/share/doc/pepsi/provider.md /usr/share/doc/pepsi/examples/provider.conf
-/usr/lib/pepsi/modules/pepsi-stage-dkim-sign.so /usr/bin/pepsi-keys /usr/lib/pepsi/modules/pepsi-stage-bounce.so /usr/lib/pepsi/modules/pepsi-stage-pipe.so
+/usr/lib/pepsi/modules/pepsi-stage-dkim-sign.so /usr/lib/pepsi/modules/pepsi-stage-arc.so /usr/bin/pepsi-keys /usr/lib/pepsi/modules/pepsi-stage-bounce.so /usr/lib/pepsi/modules/pepsi-stage-pipe.so
 /usr/share/pepsi/db/pepsi-0001.sql /usr/share/pepsi/db/procedures.sql /usr/share/pepsi/db/README.md
 /usr/share/doc/pepsi/copyright /usr/share/doc/pepsi/changelog.gz /usr/share/doc/pepsi/changelog.Debian.gz
 /usr/share/doc/pepsi/README.Debian /usr/share/doc/pepsi/installing.md /usr/share/doc/pepsi/examples/pepsi.conf

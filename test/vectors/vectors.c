@@ -22,6 +22,7 @@ static const struct {
 	{ "mail", topic_mail, "whole messages, reported as JSON for mail_differential.py" },
 	{ "mime", topic_mime, "the parts of messages: */*.eml */*.msg */*.txt" },
 	{ "headers", topic_headers, "header fields: content_type.json unstructured.json encoded-words.json date.json received.json" },
+	{ "identity", topic_identity, "messages of all suites: what is read of their headers is written back: */*.eml */*.msg */*.txt" },
 	{ "bounce", topic_bounce, "bounces of all forms, by agreement: flufl.json sisimai.json bounceparser.json" },
 	{ "autoreply", topic_autoreply, "automatic replies: vacation.json sisimai/*.eml bounceparser/*.msg" },
 	{ "srs", topic_srs, "rewriting of envelope senders: vectors.json mail-srs-properties.json" },
@@ -170,7 +171,7 @@ static int judge_file(vectors_topic_fn *judge, const char *path, struct tally *t
 	suite.folder = str_n(path, (size_t)(file - path));
 	suite.root = NULL;
 	/* files of reports and messages are cases of their own: {"path": FILE} */
-	if (judge == topic_dmarc_reports || judge == topic_arf)
+	if (judge == topic_dmarc_reports || judge == topic_arf || judge == topic_identity)
 		return judge_whole(judge, path, file, t);
 	if ((judge == topic_dkim || judge == topic_mime || judge == topic_autoreply || judge == topic_tlsrpt) && !str_iends(str_from(path), STR(".json")))
 		return judge_whole(judge, path, file, t);

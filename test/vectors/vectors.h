@@ -24,7 +24,7 @@ vectors_topic_fn topic_dmarc, topic_authres, topic_psl;
 vectors_topic_fn topic_dkim, topic_arc, topic_spf;
 vectors_topic_fn topic_srs, topic_mime, topic_headers, topic_dmarc_reports, topic_arf;
 vectors_topic_fn topic_dane, topic_mta_sts, topic_tlsrpt;
-vectors_topic_fn topic_bounce, topic_autoreply;
+vectors_topic_fn topic_bounce, topic_autoreply, topic_identity;
 /* Prints the agreement of all cases. False: too little. */
 bool topic_bounce_end(void);
 /* The part of topic address that judges header fields: {"header", "expected"}. */

@@ -13,10 +13,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	for (int alg = DKIM_RSA_SHA1; alg <= DKIM_ED25519_SHA256; alg++)
 		for (size_t i = 0; i < 2; i++) {
 			struct dkim_key k;
-			dkim_key_read(str_n((const char *)data, size), (enum dkim_algorithm)alg, &policies[i], &k);
+			dkim_key_read(str_n((const char *)data, size), (enum dkim_method)alg, &policies[i], &k);
 			if ((k.result == DKIM_PASS) != (k.pkey != NULL) || (k.result == DKIM_PASS) == (k.why != NULL))
 				abort();
-			if (k.pkey && dkim_key_verify(k.pkey, (enum dkim_algorithm)alg, digest, alg == DKIM_RSA_SHA1 ? 20 : 32, garbage, sizeof garbage))
+			if (k.pkey && dkim_key_verify(k.pkey, (enum dkim_method)alg, digest, alg == DKIM_RSA_SHA1 ? 20 : 32, garbage, sizeof garbage))
 				abort();
 			dkim_key_free(&k);
 		}

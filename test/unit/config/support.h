@@ -72,11 +72,14 @@ static inline const struct module_info *support_module(void *arg, const char *pr
 		{ "PASSWORD", PEPSI_OPT_SECRET, 0, NULL, 0, 0, NULL, "for AUTH" },
 		{ "HELPER", PEPSI_OPT_PATH, 0, NULL, 0, 0, NULL, "a file" },
 	};
+	static struct pepsi_option srs[] = { { "DOMAIN", PEPSI_OPT_STRING, 0, NULL, 0, 0, NULL, "a domain" } };
 	static const struct module_info all[] = {
 		{ .name = (char *)"pepsi-stage-route", .options = route, .n_options = 2 },
 		{ .name = (char *)"pepsi-stage-relay", .options = relay, .n_options = 6, .caps = PEPSI_CAP_DELIVER },
 		{ .name = (char *)"pepsi-stage-bounce", .caps = PEPSI_CAP_BOUNCE },
 		{ .name = (char *)"pepsi-stage-discard" },
+		{ .name = (char *)"pepsi-stage-aliases" },
+		{ .name = (char *)"pepsi-stage-srs", .options = srs, .n_options = 1 },
 		{ .name = (char *)"pepsi-stage-sign", .caps = PEPSI_CAP_SIGNS },
 		{ .name = (char *)"pepsi-stage-change", .caps = PEPSI_CAP_REWRITES },
 		{ .name = (char *)"pepsi-stage-broken", .error = (char *)"no such module in /usr/lib/pepsi/modules" },

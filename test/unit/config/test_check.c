@@ -105,6 +105,13 @@ static void cases(void **state)
 		{ REST "[postgres]\nX = 1\n", "t.conf:5: unknown section [postgres]\n" },
 		{ REST "[pepsi-dispach]\nX = 1\n", "t.conf:5: unknown section [pepsi-dispach]; did you mean [pepsi-dispatch]?\n" },
 		{ REST "[pepsi-ingress]\nRECIPIENTS = any\n", "t.conf:6: unknown option RECIPIENTS in [pepsi-ingress]; it belongs to [pepsi] or [domain-NAME]\n" },
+		/* senders are rewritten behind aliases, and return addresses judged at RCPT */
+		{ REST "[stage-srs]\nPROGRAM = pepsi-stage-srs\nDOMAIN = s.x.test\nNEXT_STAGE = a\n[stage-a]\nPROGRAM = pepsi-stage-aliases\nNEXT_STAGE = init\n"
+		       "[domain-S.x.test]\nRECIPIENTS = any stage:SRS\n",
+		    "t.conf:10: warning: [stage-a] is behind [stage-srs]: what its aliases lead outside leaves with its sender as it is, and fails SPF; put [stage-srs] behind the aliases\n" },
+		{ REST "[stage-srs]\nPROGRAM = pepsi-stage-srs\nDOMAIN = s.x.test\nNEXT_STAGE = b\n[stage-b]\nPROGRAM = pepsi-stage-bounce\nNEXT_STAGE = a\n"
+		       "[stage-a]\nPROGRAM = pepsi-stage-aliases\nNEXT_STAGE = init\n[domain-s.x.test]\nRECIPIENTS = table\n[domain-other.test]\nRECIPIENTS = stage:srs\n",
+		    "t.conf:7: warning: [domain-s.x.test] has no RECIPIENTS = stage:srs: forged and expired return addresses are accepted and lost, instead of refused\n" },
 		/* a stage that is asked about recipients: there, one, and one that can answer before anything is accepted */
 		{ REST "[domain-x.test]\nRECIPIENTS = any stage:D\n[stage-d]\nPROGRAM = pepsi-stage-discard\nNEXT_STAGE = init\n", "" },
 		{ REST "[domain-x.test]\nRECIPIENTS = stage:dd\n[stage-d]\nPROGRAM = pepsi-stage-discard\nNEXT_STAGE = init\n",

@@ -31,7 +31,7 @@ static const struct module_info *built_module(void *arg, const char *program)
 static void examples(void **state)
 {
 	(void)state;
-	static const char *const files[] = { "pepsi.conf", "relay.conf", "local-maildir.conf", "lmtp.conf", "dmarc-reports.conf", "tls-reports.conf", "signing.conf", "submission.conf", "provider.conf", "suppression.conf",
+	static const char *const files[] = { "pepsi.conf", "relay.conf", "local-maildir.conf", "lmtp.conf", "dmarc-reports.conf", "tls-reports.conf", "signing.conf", "forwarding.conf", "submission.conf", "provider.conf", "suppression.conf",
 		"lmtp-listener.conf" };
 	for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
 		char path[4096];

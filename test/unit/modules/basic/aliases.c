@@ -26,14 +26,14 @@ static void expansion(void **st)
 		{ "one@example.test", "move next ann@example.test" },
 		{ "ONE@Example.Test", "move next ann@example.test" },
 		{ "one@other.test", "move next" }, /* bare names count at our domains only */
-		{ "two@example.test", "move next ann@example.test bob@elsewhere.test" },
-		{ "one@example.test two@example.test", "move next ann@example.test bob@elsewhere.test" },
-		{ "two@example.test x@y.test one@example.test", "move next ann@example.test bob@elsewhere.test x@y.test" },
-		{ "self@example.test", "move next self@example.test bob@elsewhere.test" },
+		{ "two@example.test", "move next ann@example.test bob@elsewhere.test {\"forwarded\":[\"bob@elsewhere.test\"]}" },
+		{ "one@example.test two@example.test", "move next ann@example.test bob@elsewhere.test {\"forwarded\":[\"bob@elsewhere.test\"]}" },
+		{ "two@example.test x@y.test one@example.test", "move next ann@example.test bob@elsewhere.test x@y.test {\"forwarded\":[\"bob@elsewhere.test\"]}" },
+		{ "self@example.test", "move next self@example.test bob@elsewhere.test {\"forwarded\":[\"bob@elsewhere.test\"]}" },
 		{ "a@example.test", "move next" },
 		{ "a@example.test one@example.test", "move next a@example.test ann@example.test" },
-		{ "chain1@local.test", "move next end@elsewhere.test" },
-		{ "full@example.test", "move next bob@elsewhere.test" },
+		{ "chain1@local.test", "move next end@elsewhere.test {\"forwarded\":[\"end@elsewhere.test\"]}" },
+		{ "full@example.test", "move next bob@elsewhere.test {\"forwarded\":[\"bob@elsewhere.test\"]}" },
 		{ "full@local.test", "move next" },
 		{ "any@catch.test", "move next all@example.test" },
 		{ "kept@catch.test", "move next" },
@@ -56,7 +56,12 @@ static void expansion(void **st)
 	    "{\"dsn\":{\"envid\":\"E\",\"rcpt\":[{\"notify\":\"NEVER\"},{\"orcpt\":\"rfc822;two@example.test\"}]}}");
 	assert_string_equal(stage_outcome(&s), "move next x@y.test ann@example.test bob@elsewhere.test "
 	    "{\"dsn\":{\"envid\":\"E\",\"rcpt\":[{\"notify\":\"NEVER\"},{\"orcpt\":\"rfc822;two@example.test\"},"
-	    "{\"orcpt\":\"rfc822;two@example.test\"}]}}");
+	    "{\"orcpt\":\"rfc822;two@example.test\"}]},\"forwarded\":[\"bob@elsewhere.test\"]}");
+	/* what an earlier such stage found stays known, as long as it is there; our own are no news to anybody */
+	stage_pass(&s, "a@b.test", "old@far.test x@y.test one@example.test", "{\"forwarded\":[\"OLD@far.test\",\"gone@far.test\",1]}");
+	assert_string_equal(stage_outcome(&s), "move next old@far.test x@y.test ann@example.test {\"forwarded\":[\"old@far.test\"]}");
+	stage_pass(&s, "a@b.test", "chain1@local.test one@example.test", "{\"forwarded\":\"none\"}");
+	assert_string_equal(stage_outcome(&s), "move next end@elsewhere.test ann@example.test {\"forwarded\":[\"end@elsewhere.test\"]}");
 	stage_close(&s);
 }
 
@@ -69,11 +74,11 @@ static void details(void **st)
 	} cases[] = {
 		{ "one+x@example.test", "move next ann@example.test", "move next" },
 		{ "ONE+X@example.test", "move next ann@example.test", "move next" },
-		{ "one+special@example.test", "move next bob@elsewhere.test", "move next bob@elsewhere.test" },
-		{ "full+x@example.test", "move next bob@elsewhere.test", "move next" },
-		{ "kept+x@catch.test", "move next kept@catch.test", "move next all@example.test" },
+		{ "one+special@example.test", "move next bob@elsewhere.test {\"forwarded\":[\"bob@elsewhere.test\"]}", "move next bob@elsewhere.test {\"forwarded\":[\"bob@elsewhere.test\"]}" },
+		{ "full+x@example.test", "move next bob@elsewhere.test {\"forwarded\":[\"bob@elsewhere.test\"]}", "move next" },
+		{ "kept+x@catch.test", "move next kept@catch.test {\"forwarded\":[\"kept@catch.test\"]}", "move next all@example.test" },
 		{ "any+x@catch.test", "move next all@example.test", "move next all@example.test" },
-		{ "self+x@example.test", "move next self@example.test bob@elsewhere.test", "move next" },
+		{ "self+x@example.test", "move next self@example.test bob@elsewhere.test {\"forwarded\":[\"bob@elsewhere.test\"]}", "move next" },
 		{ "+one@example.test", "move next", "move next" },
 		{ "\"one+x\"@example.test", "move next", "move next" },
 		{ "one+x@other.test", "move next", "move next" },

@@ -1,4 +1,5 @@
 /* What becomes of a message: every mixture of results, the backoff, the verdicts. */
+#include "base/log.h"
 #include "fake_host.h"
 #include "relay.h"
 
@@ -219,14 +220,62 @@ static void test_verdicts(void **state)
 		assert_int_equal(relay_judge(&(struct smtp_result){ .outcome = v[i].o, .phase = v[i].p, .code = v[i].code }), v[i].v);
 }
 
+/* Memory has run out behind the delivery: whoever has the message does not get it again. */
+static void test_bare(void **state)
+{
+	static const struct {
+		const char *next;
+		struct smtp_result results[3];
+		const char *calls; /* how they begin */
+	} bare[] = {
+		{ NULL, { OK, OK, OK }, "complete_success [all] dsn_here 1\n" },
+		{ NULL, { GREY, WHO, LOST }, "pause " },
+		{ NULL, { OK, GREY, WHO }, "pause_with" },
+		{ "next", { GREY, OK, WHO }, "fan_out keep [1]\n  clone out status 1 retry" },
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof bare / sizeof *bare; i++) {
+		struct pepsi_msg msg = { .id = 1, .rcpts = "a@b c@d e@f", .mail_from = "s@t", .next_stage = bare[i].next, .lifetime_left = 5000,
+			.calls = BUF_INIT(1 << 16), .log = BUF_INIT(1 << 16) };
+		struct smtp_client_rcpt rcpts[3] = { { .result = bare[i].results[0] }, { .result = bare[i].results[1] }, { .result = bare[i].results[2] } };
+		struct smtp_client_msg m = { .mail_from = STR("s@t"), .rcpts = rcpts, .n_rcpts = 3 };
+		uint32_t room[3 * RELAY_ROOM];
+		assert_int_equal(relay_decide_bare(&policy, &fake_host, &msg, &m, true, room), PEPSI_OK);
+		if (!str_starts(buf_str(&msg.calls), str_from(bare[i].calls)))
+			fail_msg("%s", buf_z(&msg.calls));
+		if (i == 2)
+			assert_non_null(strstr(msg.calls.p, "[1 2]"));
+		if (i == 3)
+			assert_non_null(strstr(msg.calls.p, "[0 2] -\ncomplete_success"));
+		fake_done(&msg);
+	}
+}
+
+/* What is given back comes again before its lifetime is over. */
+static void test_given_back(void **state)
+{
+	struct pepsi_msg msg = { .id = 1, .rcpts = "a@b", .mail_from = "s@t", .lifetime_left = 40, .calls = BUF_INIT(1 << 16), .log = BUF_INIT(1 << 16) };
+	struct smtp_client_rcpt r = { .address = STR("a@b"), .result = LOST };
+	struct smtp_client_msg m = { .mail_from = STR("s@t"), .rcpts = &r, .n_rcpts = 1 };
+	struct relay_policy p = policy;
+	uint32_t room[RELAY_ROOM];
+	(void)state;
+	p.wait_s = 900;
+	p.room = room;
+	assert_int_equal(relay_decide(&p, &fake_host, &msg, &m, true, false), PEPSI_OK);
+	assert_non_null(strstr(msg.calls.p, "pause 40 "));
+	assert_non_null(strstr(msg.calls.p, "\"attempts\":0"));
+	fake_done(&msg);
+}
+
 /* Who chooses an address writes no words into a log line. */
 static void test_shown(void **state)
 {
 	(void)state;
-	assert_string_equal(relay_shown(STR("x@example.org")), "<x@example.org>");
-	assert_string_equal(relay_shown(STR("gr\xc3\xbc\xc3\x9f" "e@example.org")), "<gr\xc3\xbc\xc3\x9f" "e@example.org>");
-	assert_string_equal(relay_shown(STR("\"a> status=2.0.0 <b\"@example.org")), "\"\\\"a> status=2.0.0 <b\\\"@example.org\"");
-	assert_string_equal(relay_shown(STR("a\xe2\x80\xae@example.org")), "\"a\\xe2\\x80\\xae@example.org\"");
+	assert_string_equal(log_address(STR("x@example.org")), "<x@example.org>");
+	assert_string_equal(log_address(STR("gr\xc3\xbc\xc3\x9f" "e@example.org")), "<gr\xc3\xbc\xc3\x9f" "e@example.org>");
+	assert_string_equal(log_address(STR("\"a> status=2.0.0 <b\"@example.org")), "\"\\\"a> status=2.0.0 <b\\\"@example.org\"");
+	assert_string_equal(log_address(STR("a\xe2\x80\xae@example.org")), "\"a\\xe2\\x80\\xae@example.org\"");
 }
 
 int main(void)
@@ -236,6 +285,8 @@ int main(void)
 		cmocka_unit_test(test_report_fields),
 		cmocka_unit_test(test_backoff),
 		cmocka_unit_test(test_verdicts),
+		cmocka_unit_test(test_bare),
+		cmocka_unit_test(test_given_back),
 		cmocka_unit_test(test_shown),
 		cmocka_unit_test(test_smarthost_config),
 		cmocka_unit_test(test_lmtp_config),

@@ -1,5 +1,5 @@
-/* The structure of messages: trees of well-formed and broken ones, limits, replacing, parameters, and what hostile messages cost. The public
- * suite is vectors/mime. */
+/* The structure of messages: trees of well-formed and broken ones, limits, replacing and parameters. The public suite is vectors/mime, what
+ * hostile messages cost: cost.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -136,69 +136,6 @@ static void replacing(void **state)
 }
 
 /* Hostile messages of about n octets. */
-typedef void generator(size_t n, struct buf *out);
-static void many_parts(size_t n, struct buf *out)
-{
-	buf_addz(out, "Content-Type: multipart/mixed; boundary=a\r\n\r\n");
-	while (out->n < n)
-		buf_addz(out, "--a\r\n\r\nxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\r\n");
-}
-static void deep_prefixes(size_t n, struct buf *out)
-{
-	char b[60];
-	memset(b, 'a', sizeof b);
-	for (int i = 1; i <= 49; i++)
-		buf_addf(out, "Content-Type: multipart/mixed; boundary=%.*sb\r\n\r\n--%.*sb\r\n", i, b, i, b);
-	buf_addz(out, "\r\n");
-	while (out->n < n)
-		buf_addf(out, "--%.*s\r\n", 55, b);
-}
-static void dashes(size_t n, struct buf *out)
-{
-	buf_addz(out, "Content-Type: multipart/mixed; boundary=\"----------------------------------\"\r\n\r\n");
-	while (out->n < n)
-		buf_addz(out, "-----------------------------------\n");
-}
-static void one_line(size_t n, struct buf *out)
-{
-	buf_addz(out, "Content-Type: multipart/mixed; boundary=\"a\"\r\n\r\n");
-	while (out->n < n)
-		buf_addz(out, "--a--a--a--a--a--a\n\n\n");
-}
-static void long_head(size_t n, struct buf *out)
-{
-	buf_addz(out, "Content-Type: text/plain\r\n");
-	while (out->n < n)
-		buf_addz(out, "Content-Type: multipart/mixed; boundary=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n");
-	buf_addz(out, "\r\n");
-}
-static void nested_messages(size_t n, struct buf *out)
-{
-	for (int i = 0; i < 45; i++)
-		buf_addz(out, "Content-Type: message/rfc822\r\n\r\n");
-	while (out->n < n)
-		buf_addz(out, "no field, --a, and no more of it than what this line has\r\n");
-}
-
-static void costs(void **state)
-{
-	static generator *const all[] = { many_parts, deep_prefixes, dashes, one_line, long_head, nested_messages };
-	(void)state;
-	for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-		uint64_t steps[2];
-		for (int k = 0; k < 2; k++) {
-			struct buf b = BUF_INIT(1 << 20);
-			struct mail_mime m;
-			all[i](100000u << k, &b);
-			assert_int_equal(mail_mime_parse(&m, buf_str(&b), false), 0);
-			steps[k] = m.steps;
-			mail_mime_free(&m);
-			buf_free(&b);
-		}
-		assert_true(steps[0] >= 100000 && (double)steps[1] / (double)steps[0] < 2.5);
-	}
-}
-
 static void limits(void **state)
 {
 	(void)state;
@@ -267,7 +204,7 @@ static void parameters(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(trees), cmocka_unit_test(pieces), cmocka_unit_test(replacing), cmocka_unit_test(costs), cmocka_unit_test(limits),
+		cmocka_unit_test(trees), cmocka_unit_test(pieces), cmocka_unit_test(replacing), cmocka_unit_test(limits),
 		cmocka_unit_test(parameters),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

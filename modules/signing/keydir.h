@@ -1,12 +1,12 @@
-/* The keys that pepsi-stage-dkim-sign signs with, as they lie in KEY_DIR:
+/* The keys that a stage signs or seals with, as they lie in KEY_DIR:
  *
  *     KEY_DIR/example.test/s2026a.pem     a private key, readable by the stage's account alone
  *     KEY_DIR/example.test/keys           which of them sign (proto/dkim/ring.h); without this file all *.pem do
  *
  * Kept in memory, looked at again once a second, wiped when they go. A key that anybody else could read or change is refused: whoever had it could
  * write in the domain's name. */
-#ifndef DKIM_SIGN_KEYDIR_H
-#define DKIM_SIGN_KEYDIR_H
+#ifndef SIGNING_KEYDIR_H
+#define SIGNING_KEYDIR_H
 
 #include "proto/dkim/private.h"
 #include "proto/dkim/ring.h"
@@ -22,6 +22,7 @@ struct keydir_key {
 	enum dkim_algorithm algorithm;
 	char kind[16];
 	struct buf pem;    /* NUL-terminated; secret */
+	struct dkim_private *key; /* what it says */
 	struct buf record; /* of its public half */
 };
 

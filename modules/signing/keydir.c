@@ -51,6 +51,7 @@ static void forget(struct entry *e)
 {
 	for (size_t i = 0; i < e->d.n; i++) {
 		buf_free_secret(&e->d.key[i].pem);
+		dkim_private_free(e->d.key[i].key);
 		buf_free(&e->d.key[i].record);
 	}
 	buf_free(&e->why);
@@ -177,6 +178,8 @@ static void take(struct entry *e, int folder, const char *selector)
 		snprintf(k->selector, sizeof k->selector, "%s", selector);
 		k->algorithm = dkim_private_algorithm(key);
 		dkim_private_kind(key, k->kind);
+		k->key = key;
+		key = NULL;
 		e->pem[e->d.n++] = seen;
 	} else {
 		char text[200];
