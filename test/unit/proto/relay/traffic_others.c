@@ -67,6 +67,36 @@ static void test_dead(void **state)
 	traffic_free(t);
 }
 
+/* Nothing is known but that the first session takes long: the others wait for what becomes of it. */
+static void test_late(void **state)
+{
+	struct traffic *t = engine(100);
+	struct shape_name n = named("silent.example", NULL);
+	struct traffic_item i, many[20];
+	struct traffic_link k;
+	struct traffic_back b = { 0 };
+	unsigned kept = 0;
+	(void)state;
+	begin(t, 1000, &n, &i, &k);
+	for (int64_t now = 1100; now <= 1500; now += 400) {
+		int r;
+		do {
+			many[kept] = (struct traffic_item){ .owner = NULL };
+			r = traffic_add(t, now, &n, 0, &many[kept], &b);
+			kept += r == TRAFFIC_KEPT;
+		} while (r == TRAFFIC_KEPT && kept < 20);
+		assert_int_equal(r, TRAFFIC_BACK);
+		assert_string_equal(b.why, "window");
+		assert_int_equal(b.each_ms, now == 1100 ? 0 : 20);
+		assert_int_equal(b.others_s, now == 1100 ? 0 : 2); /* TRAFFIC_TRIAL_MS from 1000 on */
+	}
+	while (kept)
+		traffic_drop(t, 1500, &many[--kept]);
+	traffic_ready(t, 1600, &k);
+	traffic_drop(t, 1600, &i);
+	traffic_free(t);
+}
+
 /* The operator's rate lasts; that a host which is well takes no more just now does not: it may get faster. */
 static void test_well(void **state)
 {
@@ -120,6 +150,6 @@ static void test_full(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_dead), cmocka_unit_test(test_well), cmocka_unit_test(test_full) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_dead), cmocka_unit_test(test_late), cmocka_unit_test(test_well), cmocka_unit_test(test_full) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
