@@ -2079,6 +2079,43 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
         ORDER BY a.failures DESC, a.host, a.address LIMIT (p ->> 'limit')::integer) w
 $$;
 
+-- So many messages more from p_source to p_destination on p_day (days since 1970) of p_allowance: how many of the p_want there are, 0 to p_want.
+CREATE FUNCTION pepsi.warmup_take(p_source text, p_destination text, p_day integer, p_allowance bigint, p_want bigint) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    d CONSTANT date := date '1970-01-01' + p_day;
+    s CONSTANT inet := p_source::inet;
+    had bigint;
+    n bigint;
+BEGIN
+    SELECT taken INTO had FROM pepsi.warmup WHERE day = d AND source = s AND destination = p_destination FOR UPDATE;
+    IF had IS NULL THEN
+        DELETE FROM pepsi.warmup WHERE (day, source, destination) IN (SELECT w.day, w.source, w.destination FROM pepsi.warmup w
+            WHERE w.day < (now() AT TIME ZONE 'UTC')::date - 7 LIMIT 1000 FOR UPDATE SKIP LOCKED);
+        -- more destinations than anybody has: the others go without
+        IF (SELECT count(*) FROM (SELECT FROM pepsi.warmup WHERE day = d AND source = s LIMIT 20000) w) >= 20000 THEN
+            RETURN 0;
+        END IF;
+        INSERT INTO pepsi.warmup (day, source, destination) VALUES (d, s, p_destination) ON CONFLICT DO NOTHING;
+        SELECT taken INTO had FROM pepsi.warmup WHERE day = d AND source = s AND destination = p_destination FOR UPDATE;
+    END IF;
+    n := greatest(least(p_want, p_allowance - had), 0);
+    UPDATE pepsi.warmup SET taken = had + n WHERE day = d AND source = s AND destination = p_destination AND n > 0;
+    RETURN n;
+END $$;
+
+-- What was taken and not used, as parallel arrays.
+CREATE FUNCTION pepsi.warmup_give(p_source text[], p_destination text[], p_day integer[], p_n bigint[]) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    r record;
+BEGIN
+    FOR r IN SELECT date '1970-01-01' + t.day AS on_day, t.source::inet AS ip, t.destination, t.n FROM unnest(p_source, p_destination, p_day, p_n)
+        t(source, destination, day, n) ORDER BY 1, 2, 3 LOOP -- the same order in all workers
+        UPDATE pepsi.warmup SET taken = greatest(taken - r.n, 0) WHERE day = r.on_day AND source = r.ip AND destination = r.destination;
+    END LOOP;
+END $$;
+
 -- How a domain was protected so far; no row: not known.
 CREATE FUNCTION pepsi.destination_security_get(p_domain text, OUT best text, OUT best_at bigint, OUT last text, OUT last_at bigint, OUT told text,
     OUT told_at bigint) RETURNS SETOF record

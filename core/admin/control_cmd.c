@@ -203,6 +203,21 @@ static void run_config(struct control_peer *c)
 	buf_free(&json);
 }
 
+static void run_reports(struct control_peer *c)
+{
+	const struct admin_source *s = &c->p.a->source;
+	struct buf json = BUF_INIT(CONTROL_ANSWER_MAX / 2);
+	if (s->reports)
+		s->reports(s->arg, c->req.stage, &json);
+	else
+		buf_addz(&json, "[]");
+	if (json.failed)
+		control_answer_error(c, "out of memory", "");
+	else
+		control_answer(c, buf_z(&json));
+	buf_free(&json);
+}
+
 static void on_reloaded(void *arg, const char *faults, bool in_force)
 {
 	struct admin_ticket *t = arg;
@@ -329,6 +344,9 @@ void control_cmd_run(struct control_peer *c)
 		break;
 	case CONTROL_STOP:
 		run_stop(c);
+		break;
+	case CONTROL_REPORTS:
+		run_reports(c);
 		break;
 	case CONTROL_RECIPIENT_TEST:
 		run_recipient(c);

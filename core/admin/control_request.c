@@ -56,6 +56,7 @@ static const struct command {
 	{ "reload", CONTROL_RELOAD, CONTROL_CHANGES, 0 },
 	{ "stop", CONTROL_STOP, CONTROL_CHANGES, 0 },
 	{ "recipient.test", CONTROL_RECIPIENT_TEST, 0, ARG_RECIPIENT },
+	{ "reports", CONTROL_REPORTS, 0, ARG_STAGE },
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 

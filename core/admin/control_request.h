@@ -32,6 +32,7 @@ enum control_cmd {
 	CONTROL_RELOAD,
 	CONTROL_STOP,
 	CONTROL_RECIPIENT_TEST,
+	CONTROL_REPORTS,
 };
 
 #define CONTROL_OPEN 1u      /* anybody who can connect may ask */

@@ -147,7 +147,7 @@ static int take_short(int argc, char **argv, int *i, struct cli_args *a, char *e
 /* Takes the tool's name and verb off the operands. */
 static int find_tool(struct cli_args *a, const char *linked, char *err, size_t size)
 {
-	const char *names[64], *name = linked;
+	const char *names[CLI_TOOLS_MAX], *name = linked;
 	size_t n = 0, used = linked ? 0 : 1;
 	bool verbs = false, known = false;
 	if (!name) {
@@ -162,13 +162,13 @@ static int find_tool(struct cli_args *a, const char *linked, char *err, size_t s
 			a->group = cli_tools[i].name;
 		}
 	if (!known) {
-		for (size_t i = 0; i < cli_n_tools && n < 64; i++)
+		for (size_t i = 0; i < cli_n_tools && n < CLI_TOOLS_MAX; i++)
 			if (!i || strcmp(cli_tools[i].name, cli_tools[i - 1].name) != 0) /* its verbs stand together */
 				names[n++] = cli_tools[i].name;
 		return unknown("tool", name, names, n, err, size);
 	}
 	const char *verb = verbs && used < a->n_pos ? a->pos[used] : NULL;
-	for (size_t i = 0; i < cli_n_tools && n < 64; i++) {
+	for (size_t i = 0; i < cli_n_tools && n < CLI_TOOLS_MAX; i++) {
 		const struct cli_tool *t = &cli_tools[i];
 		if (strcmp(t->name, name) != 0)
 			continue;

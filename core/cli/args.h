@@ -62,6 +62,7 @@ struct cli_tool {
 	const char *operands;    /* for the usage: "ID" */
 	const char *help;        /* one line */
 };
+enum { CLI_TOOLS_MAX = 256 };
 extern const struct cli_tool cli_tools[];
 extern const size_t cli_n_tools;
 

@@ -73,6 +73,7 @@ int tool_queue_set_stage(struct cli *c);
 int tool_queue_hold(struct cli *c);
 int tool_queue_release(struct cli *c);
 int tool_queue_reroute(struct cli *c);
+int tool_queue_destinations(struct cli *c);
 int tool_config_check(struct cli *c);
 int tool_config_set(struct cli *c);
 int tool_config_unset(struct cli *c);

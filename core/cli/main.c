@@ -31,6 +31,7 @@ const struct cli_tool cli_tools[] = {
 	{ "queue", "release", CLI_CHANGE, 0, CLI_POSITIONAL_MAX, tool_queue_release, "[ID ...]", "let held messages go, past the rules there are" },
 	{ "queue", "reroute", CLI_CHANGE | CLI_RULE, 0, CLI_POSITIONAL_MAX, tool_queue_reroute, "STAGE [ID ...]|list|remove RULE",
 	    "send mail by another stage, what is queued and what comes" },
+	{ "queue", "destinations", CLI_BIT(CLI_STAGE) | CLI_BIT(CLI_LIMIT), 0, 1, tool_queue_destinations, "[PATTERN]", "where mail goes, what waits for it, what is wrong there; worst first" },
 	{ "sendmail", NULL, 0, 0, CLI_POSITIONAL_MAX, tool_sendmail, "[FLAGS] [ADDRESS ...]", "send a message, with the flags of sendmail(8); also mailq, newaliases" },
 	{ "config", "check", 0, 0, 0, tool_config_check, "", "check the configuration and report every fault" },
 	{ "config", "set", 0, 3, 3, tool_config_set, "STAGE OPTION VALUE", "lay a value over the file's, in the running pepsid's database" },
@@ -100,6 +101,7 @@ const struct cli_tool cli_tools[] = {
 	{ "help", NULL, 0, 0, 2, tool_help, "[TOOL]", "show this help, or a tool's" },
 };
 const size_t cli_n_tools = sizeof cli_tools / sizeof *cli_tools;
+_Static_assert(sizeof cli_tools / sizeof *cli_tools <= CLI_TOOLS_MAX, "a misspelt tool is looked for among so many");
 
 static void complain(const char *fmt, va_list ap) __attribute__((format(printf, 1, 0)));
 static void complain(const char *fmt, va_list ap)

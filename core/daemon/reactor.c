@@ -489,6 +489,12 @@ static void src_recipient(void *arg, struct str address, void (*done)(void *ctx,
 	ingress_test_recipient(r->ingress, address, done, ctx);
 }
 
+static void src_reports(void *arg, const char *stage, struct buf *json)
+{
+	struct reactor *r = arg;
+	dispatch_reports(r->dispatch, stage, json);
+}
+
 static const struct config *src_config(void *arg)
 {
 	struct reactor *r = arg;
@@ -579,7 +585,8 @@ static int bind_all(struct reactor *r)
 static int run(struct reactor *r)
 {
 	struct dispatch_spawner sp = { r, ask_start, ask_kill };
-	struct admin_source source = { r, src_status, src_metrics, src_healthy, src_wake, src_reload, src_stop, src_config, src_dns, src_recipient };
+	struct admin_source source = { r, src_status, src_metrics, src_healthy, src_wake, src_reload, src_stop, src_config, src_dns, src_recipient,
+		src_reports };
 	struct ingress_spawner before = { r, ask_start_before, ask_kill };
 	struct ingress_sink sink;
 

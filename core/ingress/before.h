@@ -40,10 +40,11 @@ enum before_told {
 	BEFORE_TOLD
 };
 struct before_ask;
+struct log_ctx;
 /* enhanced and text are what the stage wants the client to be told (printable, one line), or "". Comes once, later, never from within before_ask(). */
 typedef void (*before_ask_fn)(void *arg, enum before_told told, const char *enhanced, const char *text);
-/* sender: empty for the null sender. Strings are copied. NULL: no memory. */
-struct before_ask *before_ask(struct before *b, const char *stage, struct str sender, struct str recipient, before_ask_fn fn, void *arg);
+/* sender: empty for the null sender. Strings are copied; log (may be NULL) lives as long as the question. NULL: no memory. */
+struct before_ask *before_ask(struct before *b, const struct log_ctx *log, const char *stage, struct str sender, struct str recipient, before_ask_fn fn, void *arg);
 void before_ask_cancel(struct before_ask *a); /* accepts NULL */
 
 /* See ingress.h. False: none of ours. */

@@ -14,6 +14,7 @@ enum { PATIENCE_US = 20 * 1000 * 1000, TEXT_MAX = 400 };
 struct before_ask {
 	struct before_job job; /* first */
 	struct before *b;
+	const struct log_ctx *log;
 	before_ask_fn fn;
 	void *arg;
 	char stage[64];
@@ -51,7 +52,7 @@ static void tell(struct before_ask *a, enum before_told told, const char *enhanc
 	void *arg = a->arg;
 	if (a->job.pool)
 		a->job.pool->asked[told]++;
-	log_info(NULL, "event=recipient-asked stage=%s answer=%s ms=%lld from=%s to=%s%s%s", a->stage, before_told_names[told],
+	log_info(a->log, "event=recipient-asked stage=%s answer=%s ms=%lld from=%s to=%s%s%s", a->stage, before_told_names[told],
 	    (long long)((clock_mono_us() - a->job.began_us) / 1000), log_q(a->sender), log_q(a->recipient), why.n ? " reason=" : "", why.n ? log_q(why) : "");
 	end(a);
 	fn(arg, told, enhanced, text);
@@ -101,7 +102,7 @@ static void judged(struct before_job *job, const struct wire_verdict *v, int bod
 
 static const struct before_kind questions = { record, judged, failed };
 
-struct before_ask *before_ask(struct before *b, const char *stage, struct str sender, struct str recipient, before_ask_fn fn, void *arg)
+struct before_ask *before_ask(struct before *b, const struct log_ctx *log, const char *stage, struct str sender, struct str recipient, before_ask_fn fn, void *arg)
 {
 	struct before_ask *a = calloc(1, sizeof *a + sender.n + recipient.n + 1);
 	if (!a)
@@ -112,6 +113,7 @@ struct before_ask *before_ask(struct before *b, const char *stage, struct str se
 	a->sender = str_n(a->strings, sender.n);
 	a->recipient = str_n(a->strings + sender.n, recipient.n);
 	a->b = b;
+	a->log = log;
 	a->fn = fn;
 	a->arg = arg;
 	snprintf(a->stage, sizeof a->stage, "%s", stage);

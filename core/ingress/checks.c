@@ -250,7 +250,7 @@ static void ask_recipient(struct check *c)
 		ask_sources(c);
 		return;
 	}
-	if ((c->stage = before_ask(in->before, stage, c->sender, c->rcpt.address, on_stage, c)))
+	if ((c->stage = before_ask(in->before, &c->s->log, stage, c->sender, c->rcpt.address, on_stage, c)))
 		c->later = true;
 	else
 		on_recipient(c, RECIPIENT_AWAY);

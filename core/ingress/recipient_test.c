@@ -75,6 +75,6 @@ void ingress_test_recipient(struct ingress *in, struct str address, ingress_test
 		return;
 	}
 	snprintf(t->source, sizeof t->source, RECIPIENTS_STAGE "%s", stage);
-	if (!before_ask(in->before, stage, STR_NULL, a.address, on_stage, t))
+	if (!before_ask(in->before, NULL, stage, STR_NULL, a.address, on_stage, t))
 		end(t, answers[RECIPIENT_AWAY], t->source);
 }

@@ -170,6 +170,14 @@ struct net_dns_delivery net_dns_delivery(const struct net_dns *d)
 	return d->now;
 }
 
+void net_dns_forget(struct net_dns *d, struct str name, enum dns_type type)
+{
+	char folded[DNS_NAME_MAX + 1];
+	int n = dns_name_fold(name, folded);
+	if (n > 0)
+		dns_cache_drop(d->cache, str_n(folded, (size_t)n), type);
+}
+
 /* ---- asking */
 
 struct net_dns_ask *net_dns_query(struct net_dns_group *g, struct str name, enum dns_type type, net_dns_fn fn, void *arg)

@@ -115,6 +115,9 @@ void net_dns_metrics(const struct net_dns *d, struct buf *out);
 /* Appends {"servers":[{"server","up","queries","timeouts","failures","rtt_ms","trusted"}],"in_flight",…}, JSON. */
 void net_dns_status(const struct net_dns *d, struct buf *out);
 
+/* The answer in the cache, if there is one, turned out to be of no use: the next question is asked anew. */
+void net_dns_forget(struct net_dns *d, struct str name, enum dns_type type);
+
 /* ---- groups */
 
 /* deadline_us: from now on, 0: [pepsi-dns] MESSAGE_DEADLINE. max_queries: 0: MAX_QUERIES; what the cache knows does

@@ -118,6 +118,13 @@ struct dns_answer *dns_cache_get(struct dns_cache *c, struct str name, enum dns_
 	return dns_answer_ref(e->answer);
 }
 
+void dns_cache_drop(struct dns_cache *c, struct str name, enum dns_type type)
+{
+	struct entry *e = find(c, hash_of(c, name, type), name, type);
+	if (e)
+		drop(c, e);
+}
+
 void dns_cache_put(struct dns_cache *c, const struct dns_answer *a, uint32_t ttl, int64_t now_us)
 {
 	uint64_t h = hash_of(c, a->name, a->type);

@@ -12,6 +12,7 @@ struct dns_cache *dns_cache_new(size_t max_entries, size_t max_octets, uint64_t 
 void dns_cache_free(struct dns_cache *c);
 void dns_cache_limits(struct dns_cache *c, size_t max_entries, size_t max_octets);
 void dns_cache_flush(struct dns_cache *c);
+void dns_cache_drop(struct dns_cache *c, struct str name, enum dns_type type); /* name: folded */
 /* The answer (one reference is yours) and the seconds it has left, or NULL. name is folded. */
 struct dns_answer *dns_cache_get(struct dns_cache *c, struct str name, enum dns_type type, int64_t now_us, uint32_t *ret_left);
 /* Keeps it for ttl seconds (takes a reference of its own), in place of an older one. 0 s: not at all. */

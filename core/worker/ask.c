@@ -94,6 +94,8 @@ static bool may_ask(const struct pepsi_conf *conf, const struct pepsi_msg *m, co
 
 struct pepsi_query *host_ask(const struct pepsi_conf *conf, struct pepsi_msg *m, const char *name, uint32_t type, pepsi_dns_fn fn, void *arg)
 {
+	bool fresh = type & PEPSI_DNS_FRESH;
+	type &= ~PEPSI_DNS_FRESH;
 	if (!concurrent_usable(conf, "ask") || !may_ask(conf, m, name, type, fn)) {
 		if (concurrent_alive(m))
 			pass_misuse(m, "ask() was called in a way that it refuses: see the worker's log");
@@ -110,6 +112,8 @@ struct pepsi_query *host_ask(const struct pepsi_conf *conf, struct pepsi_msg *m,
 	q->msg = m;
 	q->fn = fn;
 	q->arg = arg;
+	if (fresh)
+		net_dns_forget(dns, str_from(name), (enum dns_type)type);
 	if (!(q->ask = net_dns_query(g, str_from(name), (enum dns_type)type, answered, q))) {
 		net_dns_group_free(q->own);
 		free(q);

@@ -79,6 +79,11 @@ struct pepsi_metric *host_metric(const struct pepsi_conf *conf, uint32_t type, c
 {
 	struct measured *x = of(conf->stage);
 	struct str n = str_from(name), l = str_from(label), h = str_from(help);
+	if (!metrics_help_ok(h)) { /* numbers without an explanation are better than none */
+		complain(conf->stage, "metric(): the help of %.60s is longer than %d octets, or no plain ASCII without quotes and backslashes", name ? name : "",
+		    METRICS_HELP_MAX);
+		h = STR_NULL;
+	}
 	struct metrics_metric *m = x ? metrics_define(&x->set, (enum metrics_kind)type, n, l, h) : NULL;
 	if (m || !x)
 		return (struct pepsi_metric *)(void *)m;
@@ -90,9 +95,6 @@ struct pepsi_metric *host_metric(const struct pepsi_conf *conf, uint32_t type, c
 	else if (l.n && !metrics_label_ok(l))
 		complain(conf->stage, "metric(): the label \"%.60s\" of %s is not allowed: up to %d of a-z and _, not stage, le, quantile, job or instance", label,
 		    name, METRICS_LABEL_MAX);
-	else if (!metrics_help_ok(h))
-		complain(conf->stage, "metric(): the help of %s is longer than %d octets, or no plain ASCII without quotes and backslashes", name,
-		    METRICS_HELP_MAX);
 	else
 		complain(conf->stage, "metric(): %s is one too many, a stage has %d", name, METRICS_MAX);
 	return NULL;

@@ -157,6 +157,16 @@ size_t address_health_order(struct address_health *a, const struct route_address
 	return health_order(h, n, now_of(a), order, ret_when);
 }
 
+bool address_health_none(struct address_health *a, const struct route_address *ips, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		enum health_state s = address_health_state(a, &ips[i]);
+		if (s == HEALTH_GOOD || s == HEALTH_NEW)
+			return false;
+	}
+	return n > 0;
+}
+
 enum health_state address_health_state(struct address_health *a, const struct route_address *ip)
 {
 	struct place *p = find(a, ip);

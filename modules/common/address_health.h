@@ -36,6 +36,8 @@ void address_health_free(struct address_health *a); /* accepts NULL */
 
 /* health_order() of these; order: n octets of room. */
 size_t address_health_order(struct address_health *a, const struct route_address *ips, size_t n, unsigned char *order, int64_t *ret_when);
+/* Do all of them fail? Then the DNS may know others by now. */
+bool address_health_none(struct address_health *a, const struct route_address *ips, size_t n);
 /* One of them. */
 enum health_state address_health_state(struct address_health *a, const struct route_address *ip);
 /* A connection is about to be made to it. */

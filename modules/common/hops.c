@@ -381,6 +381,8 @@ void hops_send(struct hops *s, const struct pepsi_host *host, struct pepsi_msg *
 		ret->remote_mta = t->mta[0] ? t->mta : NULL;
 		if (ret->hop.no_secret)
 			return; /* the other hosts want the same token */
+		if (!ret->hop.connected)
+			*(ret->hop.auth_fault ? &ret->signin : &ret->failed) += 1;
 		bool another = may_move_on(m);
 		if (ret->hop.connected && t->failures && !another) {
 			say(host, msg, PEPSI_LOG_INFO, "event=hop-is-back hop=%s failures=%u", t->shown, t->failures);

@@ -36,6 +36,7 @@ struct hops_report {
 	struct hop *used;         /* further transactions of the same message go here; NULL: none was tried */
 	const char *name;         /* of the last one that was tried, or would have been: "mx.example.net:25"; lives until the next hops_send() */
 	const char *remote_mta;   /* for reports: "mx.example.net", "[192.0.2.1]"; NULL: a socket */
+	unsigned failed, signin;  /* hosts that gave no session; that did not let us in */
 	bool tried;               /* this was an attempt */
 };
 /* Sends by the first host that gives a session and takes the sender, in time. Every result is filled; texts live until the next hops_send(). What

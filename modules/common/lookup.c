@@ -26,6 +26,7 @@ struct lookup {
 	struct question *asked;
 	size_t open;
 	unsigned rounds;
+	uint32_t how;              /* PEPSI_DNS_FRESH, or nothing */
 };
 
 static void forget(struct lookup *l)
@@ -46,6 +47,12 @@ void lookup_cancel(struct lookup *l)
 	forget(l);
 	l->host->event_free(l->first);
 	free(l);
+}
+
+void lookup_fresh(struct lookup *l)
+{
+	if (l->host->abi.minor >= 3)
+		l->how = PEPSI_DNS_FRESH;
 }
 
 struct dns_answer *lookup_answer(struct str name, enum dns_type type, const struct pepsi_dns *a)
@@ -106,7 +113,7 @@ static bool ask(struct lookup *l)
 			return false;
 		*q = (struct question){ .l = l, .next = l->asked, .name = name, .type = type };
 		l->asked = q;
-		q->query = l->host->ask(l->conf, NULL, name.p, type, answered, q);
+		q->query = l->host->ask(l->conf, NULL, name.p, (uint32_t)type | l->how, answered, q);
 		if (!q->query)
 			return false;
 		l->open++;

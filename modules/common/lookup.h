@@ -20,6 +20,8 @@ typedef void (*lookup_fn)(void *arg, int rc);
  * cancellation. */
 struct lookup *lookup_begin(const struct pepsi_host *host, const struct pepsi_conf *conf, struct pepsi_msg *msg, struct dns_answers *set,
     dns_evaluate_fn eval, void *eval_arg, lookup_fn fn, void *arg);
+/* Before its first run: nothing is taken from the host's cache (where the host can, ABI 1.3). */
+void lookup_fresh(struct lookup *l);
 /* No callback then. Not after the callback began. Accepts NULL. */
 void lookup_cancel(struct lookup *l);
 

@@ -25,8 +25,11 @@ int32_t relay_open(const struct pepsi_host *host, const struct pepsi_conf *conf,
 	struct buf why = BUF_INIT(1024);
 	if (!r)
 		return PEPSI_RETRY;
+	relay_downgrade_open(&r->downgrade, host, conf);
 	if (relay_configure(r, host, conf, lmtp, &why) == 0)
 		r->hops = hops_new(&r->conf, &why);
+	relay_measure_open(&r->measure, host, conf, true);
+	r->policy.measure = &r->measure;
 	if (!r->hops) {
 		host->log(NULL, PEPSI_LOG_ERROR, why.n ? why.p : "out of memory");
 		buf_free(&why);
@@ -160,6 +163,7 @@ static void rounds(struct relay *r, const struct pepsi_host *host, struct pepsi_
 		for (size_t i = 0; i < m->n_rcpts; i++)
 			if (relay_too_many(&m->rcpts[i].result)) {
 				m->rcpts[i].result = some[k].result;
+				m->rcpts[i].dsn_passed = some[k].dsn_passed;
 				taken += !relay_too_many(&some[k++].result);
 			}
 		if (!taken || !again.connected)
@@ -191,6 +195,22 @@ static void log_results(const struct relay *r, const struct pepsi_host *host, st
 	buf_free(&b);
 }
 
+/* The sessions of a message. */
+static void measure(const struct relay *r, const struct hops_report *rep)
+{
+	const struct hop_conf *c = &r->conf.each;
+	for (unsigned i = 0; i < rep->failed; i++)
+		relay_measure_session(&r->measure, "failed");
+	for (unsigned i = 0; i < rep->signin; i++)
+		relay_measure_session(&r->measure, "signin");
+	if (!rep->used || !rep->hop.connected)
+		return;
+	relay_measure_session(&r->measure, rep->hop.kept ? "reused" : "opened");
+	if (!rep->hop.kept)
+		relay_measure_tls(&r->measure, !rep->hop.tls ? "plain" : c->tls == HOP_TLS_DANE ? "dane" :
+		    (c->tls == HOP_TLS_REQUIRE || c->tls == HOP_TLS_IMPLICIT) && c->tls_verify ? "pkix" : "opportunistic");
+}
+
 int32_t relay_process(void *worker, const struct pepsi_host *host, struct pepsi_msg *msg)
 {
 	struct relay *r = worker;
@@ -207,11 +227,15 @@ int32_t relay_process(void *worker, const struct pepsi_host *host, struct pepsi_
 		ret = relay_load(host, msg, &m);
 	if (!m.rcpts || !texts || !r->policy.room || ret != PEPSI_OK)
 		goto out;
+	m.downgrade = r->downgrade.policy;
 	rounds(r, host, msg, &m, now + (left > 2 * MARGIN_MS ? left - MARGIN_MS : left / 2), texts, &rep);
+	measure(r, &rep);
 	r->policy.hop = rep.name;
 	r->policy.remote_mta = rep.remote_mta;
 	/* by-trace: the sender hears of a hop that does not know of his deadline (RFC 2852 §4.1.5) */
 	m.deliver_trace = m.deliver_trace && rep.hop.connected && !rep.hop.deliver_by && !r->conf.each.lmtp;
+	if (rep.hop.connected)
+		relay_downgrade_tell(&r->downgrade, host, msg, &m, rep.name);
 	log_results(r, host, msg, &m, &rep.hop);
 	ret = relay_decide(&r->policy, host, msg, &m, !rep.hop.dsn, rep.tried);
 out:

@@ -3,7 +3,9 @@
 #ifndef COMMON_RELAY_H
 #define COMMON_RELAY_H
 
+#include "downgrade.h"
 #include "hops.h"
+#include "relay_measure.h"
 
 #include <pepsi/stage.h>
 
@@ -18,6 +20,7 @@
 	{ "DATA_TIMEOUT", PEPSI_OPT_DURATION, 0, "10 min", 1, 7200, NULL, "for content without progress and for its reply" }, \
 	{ "IDLE_TIMEOUT", PEPSI_OPT_DURATION, 0, "10 s", 0, 300, NULL,                                                     \
 	    "a connection unused for longer is replaced when the next message comes" },                                    \
+	RELAY_DOWNGRADE_OPTION,                                                                                          \
 	RELAY_RETRY_OPTIONS("1 min", "1 h")
 
 /* When a message comes again: of every stage that hands mail on. */
@@ -48,15 +51,19 @@ struct relay_policy {
 	const char *hop;              /* for texts: "mx.example.net:25" */
 	const char *remote_mta;       /* for reports: "mx.example.net", "[192.0.2.1]", or NULL */
 	const struct relay_where *const *where; /* of each recipient, instead of these two; NULL: they are the same for all */
+	const struct relay_measure *measure; /* NULL: nothing is counted */
 	uint32_t wait_s;              /* seconds to the next attempt, within the lifetime; 0: by the rule of relay_backoff() */
+	bool success_dsn;             /* ORIGINATE_SUCCESS_DSN: for recipients of one message that went to hosts with and without DSN */
 	uint32_t *room;               /* RELAY_ROOM per recipient, made before anything was sent; NULL: made when it is needed */
 };
 
 struct relay {
 	struct hops_conf conf;
 	struct hop_auth auth;
+	struct relay_downgrade downgrade;
 	struct relay_policy policy; /* hop and remote_mta: of the message in hand */
 	struct hops *hops;
+	struct relay_measure measure;
 	char *strings[24 + HOPS_MAX]; /* copies of configuration texts, owned, wiped */
 	size_t n_strings;
 	bool out_of_memory;
@@ -86,7 +93,10 @@ uint32_t relay_backoff(const struct relay_policy *p, uint64_t attempts, int64_t 
 int32_t relay_decide_bare(const struct relay_policy *p, const struct pepsi_host *host, struct pepsi_msg *msg, const struct smtp_client_msg *m,
     bool dsn_here, uint32_t *room);
 
-/* Turns the results of a message into its terminal. counted: this was a real attempt. Returns what process() returns. */
+/* Of the stage; for the policy. */
+bool relay_success_dsn(const struct pepsi_host *host, const struct pepsi_conf *conf);
+/* Turns the results of a message into its terminal. counted: this was a real attempt; else those
+ * that go on waiting are postponed in the metrics. Returns what process() returns. */
 int32_t relay_decide(const struct relay_policy *p, const struct pepsi_host *host, struct pepsi_msg *msg,
     const struct smtp_client_msg *m, bool dsn_here, bool counted);
 

@@ -11,6 +11,14 @@ static bool given(const char *s)
 	return s && *s;
 }
 
+bool relay_success_dsn(const struct pepsi_host *host, const struct pepsi_conf *conf)
+{
+	char section[160];
+	snprintf(section, sizeof section, "stage-%s", host->conf_stage_name(conf));
+	struct str text = str_from(host->conf_global(conf, section, "ORIGINATE_SUCCESS_DSN"));
+	return !str_ieq(text, STR("NO")) && !str_ieq(text, STR("OFF")) && !str_ieq(text, STR("FALSE")) && !str_eq(text, STR("0"));
+}
+
 static bool helo_ok(const char *s)
 {
 	size_t n = strlen(s);

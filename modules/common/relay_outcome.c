@@ -135,7 +135,8 @@ static bool has_word(struct str list, struct str word)
 }
 
 struct sorted {
-	uint32_t *ok, *retry, *bounce, *trace; /* trace: of those delivered, whose sender hears of it by DELIVERBY */
+	uint32_t *ok, *retry, *bounce, *trace; /* trace: of those delivered, whose sender hears of it by DELIVERBY, or from us
+	                                        * while the others' hosts have that duty */
 	size_t n_ok, n_retry, n_bounce, n_trace;
 	bool success_wanted; /* somebody asked to hear of a success that we would have to report */
 };
@@ -280,6 +281,21 @@ out:
 	return r;
 }
 
+static void measure(const struct relay_measure *to, const struct pepsi_host *host, struct pepsi_msg *msg, const struct smtp_client_msg *m, bool over, bool counted)
+{
+	size_t ok = 0, later = 0;
+	bool maybe = false;
+	for (size_t i = 0; i < m->n_rcpts; i++) {
+		enum relay_verdict v = relay_judge(&m->rcpts[i].result);
+		ok += v == RELAY_OK;
+		later += v == RELAY_RETRY && !over;
+		maybe |= m->rcpts[i].result.maybe;
+	}
+	relay_measure_outcome(to, ok, counted ? later : 0, m->n_rcpts - ok - later, counted ? 0 : later, ok ? host->now_us() - began(host, msg) : 0);
+	if (maybe)
+		relay_measure_maybe(to);
+}
+
 int32_t relay_decide(const struct relay_policy *p, const struct pepsi_host *host, struct pepsi_msg *msg,
     const struct smtp_client_msg *m, bool dsn_here, bool counted)
 {
@@ -288,7 +304,14 @@ int32_t relay_decide(const struct relay_policy *p, const struct pepsi_host *host
 	size_t n_ok = 0;
 	for (size_t i = 0; i < m->n_rcpts; i++)
 		n_ok += relay_judge(&m->rcpts[i].result) == RELAY_OK;
-	if (n_ok == m->n_rcpts && !m->deliver_trace)
+	if (p->measure)
+		measure(p->measure, host, msg, m, over, counted);
+	bool passed = false, kept = false; /* some hosts took the duty to report over, others did not: then each recipient has his own */
+	for (size_t i = 0; i < m->n_rcpts; i++)
+		if (relay_judge(&m->rcpts[i].result) == RELAY_OK)
+			*(m->rcpts[i].dsn_passed ? &passed : &kept) = true;
+	bool mixed = passed && kept;
+	if (n_ok == m->n_rcpts && !m->deliver_trace && !mixed)
 		return host->complete_success(msg, NULL, 0, dsn_here);
 	uint32_t *idx = p->room ? p->room : calloc(m->n_rcpts, RELAY_ROOM * sizeof *idx);
 	if (!idx)
@@ -306,18 +329,22 @@ int32_t relay_decide(const struct relay_policy *p, const struct pepsi_host *host
 		enum relay_verdict v = relay_judge(&m->rcpts[i].result);
 		if (v == RELAY_OK) {
 			s.ok[s.n_ok++] = (uint32_t)i;
+			if (mixed && !m->rcpts[i].dsn_passed && p->success_dsn && m->mail_from.n && has_word(m->rcpts[i].notify, STR("SUCCESS"))) {
+				s.trace[s.n_trace++] = (uint32_t)i;
+				continue;
+			}
 			/* one report is enough where NOTIFY=SUCCESS brings one */
 			if (m->deliver_trace && m->mail_from.n && !has_word(m->rcpts[i].notify, STR("NEVER")) &&
 			    !has_word(m->rcpts[i].notify, STR("SUCCESS")))
 				s.trace[s.n_trace++] = (uint32_t)i;
-			s.success_wanted |= dsn_here && has_word(m->rcpts[i].notify, STR("SUCCESS"));
+			s.success_wanted |= dsn_here && !mixed && has_word(m->rcpts[i].notify, STR("SUCCESS"));
 		} else if (v == RELAY_RETRY && !over) {
 			s.retry[s.n_retry++] = (uint32_t)i;
 		} else {
 			s.bounce[s.n_bounce++] = (uint32_t)i;
 		}
 	}
-	int32_t r = decide(p, host, msg, m, &s, dsn_here, counted);
+	int32_t r = decide(p, host, msg, m, &s, mixed ? 0 : dsn_here, counted);
 	if (!p->room)
 		free(idx);
 	return r;

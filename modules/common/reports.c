@@ -3,6 +3,7 @@
 
 #include "proto/report/mail.h"
 #include "proto/smtp/address.h"
+#include "count.h"
 #include "say.h"
 
 #include <stdio.h>
@@ -16,7 +17,15 @@ int reports_open(struct reports *r, const struct pepsi_host *host, const struct 
 	r->keep_s = host->conf_int(conf, "KEEP");
 	r->most = host->conf_int(conf, "MAX_REPORTS");
 	r->mute_days = (host->conf_int(conf, "MUTE") + 86399) / 86400;
+	r->host = host;
+	r->seen = count_new(host, conf, PEPSI_METRIC_COUNTER, "reports", "result", "stored duplicate full refused foreign notice single other away",
+	    "Messages: kept, known, too many, unreadable, foreign, one of ours back, of one failure, no report, later.");
 	return r->domains ? 0 : -1;
+}
+
+void reports_count(const struct reports *r, const char *what)
+{
+	count_add(r->host, r->seen, what, 1);
 }
 
 void reports_close(struct reports *r)

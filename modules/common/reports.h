@@ -11,6 +11,8 @@
 struct reports {
 	char *domains;         /* DOMAINS, else LOCAL_DOMAINS of [pepsi] */
 	int64_t keep_s, most, mute_days;
+	const struct pepsi_host *host;
+	struct pepsi_metric *seen;
 };
 #define REPORTS_OPTIONS                                                                                                                       \
 	{ "DOMAINS", PEPSI_OPT_LIST, 0, NULL, 0, 0, NULL, "domains whose reports are kept, with all below them; *: any; default: LOCAL_DOMAINS of [pepsi]" }, \
@@ -21,6 +23,8 @@ struct reports {
 /* 0, or -1: no memory. */
 int reports_open(struct reports *r, const struct pepsi_host *host, const struct pepsi_conf *conf);
 void reports_close(struct reports *r);
+/* One message: a word for what became of it. */
+void reports_count(const struct reports *r, const char *what);
 void reports_check(const struct pepsi_host *host, const struct pepsi_conf *conf, struct pepsi_report *report);
 /* Is it one of DOMAINS? */
 bool reports_ours(const struct reports *r, struct str domain);

@@ -1,6 +1,7 @@
 /* pepsi-stage-aliases: replaces recipients by what they stand for, by a text file or the table pepsi.alias_map. The sender
  * stays; an address nobody knows stays; a recipient's DSN wishes go along to what it became (RFC 3461 §5.2.7). */
 #include "aliases.h"
+#include "count.h"
 #include "say.h"
 
 #include <json-c/json.h>
@@ -25,6 +26,7 @@ struct worker {
 	int64_t looked_us;
 	bool complained;
 	struct arena *a;
+	struct pepsi_metric *seen;
 };
 
 static const struct pepsi_option options[] = {
@@ -149,6 +151,8 @@ static int32_t open_worker(const struct pepsi_host *h, const struct pepsi_conf *
 	w->delimiters = h->conf_str(c, "RECIPIENT_DELIMITER");
 	if (!w->delimiters)
 		w->delimiters = h->conf_global(c, "pepsi", "RECIPIENT_DELIMITER");
+	w->seen = count_new(h, c, PEPSI_METRIC_COUNTER, "aliases", "result", "same expanded nobody looped too_many away",
+	    "Messages: without an alias, expanded, to nobody, to aliases of each other, to too many; or aliases not to be asked.");
 	w->looked_us = h->now_us();
 	if (!w->database && (!w->path || read_file(w, h, &why))) {
 		say(h, NULL, PEPSI_LOG_ERROR, "%s", why.n ? buf_z(&why) : "FILE is not set");
@@ -254,9 +258,11 @@ static int32_t process(void *worker, const struct pepsi_host *h, struct pepsi_ms
 	if (!rcpts || alias_expand(&src, w->a, rcpts, n, w->domains, w->delimiters, &e, &why)) {
 		say(h, m, PEPSI_LOG_WARN, "aliases cannot be looked up: %s", why.n ? buf_z(&why) : "out of memory");
 		buf_free(&why);
+		count_add(h, w->seen, "away", 1);
 		return PEPSI_RETRY;
 	}
 	buf_free(&why);
+	count_add(h, w->seen, e.too_many ? "too_many" : e.looped ? "looped" : !e.n ? "nobody" : e.changed ? "expanded" : "same", 1);
 	if (e.too_many) {
 		say(h, m, PEPSI_LOG_ERROR, "the aliases of this message have more than %d addresses", ALIAS_TARGETS_MAX);
 		return PEPSI_PERMANENT;

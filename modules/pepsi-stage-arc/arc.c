@@ -16,6 +16,7 @@ struct stage {
 	struct terms terms;
 	struct keydir *keys;
 	char *hostname;
+	struct pepsi_metric *count;
 };
 
 static int32_t check(const struct pepsi_host *host, const struct pepsi_conf *conf, struct pepsi_report *report)
@@ -49,6 +50,7 @@ static int32_t start(const struct pepsi_host *host, const struct pepsi_conf *con
 		stop(s);
 		return PEPSI_RETRY;
 	}
+	s->count = host->metric(conf, PEPSI_METRIC_COUNTER, "arc_messages", "result", "What became of messages at the stage that seals.");
 	*ret_worker = s;
 	return PEPSI_OK;
 }
@@ -64,9 +66,10 @@ struct pass {
 	const struct keydir_key *key;
 };
 
-/* Passes on as it is. */
-static int32_t unsealed(const struct pass *p, int32_t level, const char *why)
+/* Passes on as it is. result: for the books. */
+static int32_t unsealed(const struct pass *p, int32_t level, const char *result, const char *why)
 {
+	p->host->measure(p->s->count, result, 1);
 	say(p->host, p->msg, level, "not sealed: %s", why);
 	return p->host->advance(p->msg);
 }
@@ -125,8 +128,10 @@ static int32_t key_of(struct pass *p)
 	else if (faults.n)
 		say(p->host, NULL, PEPSI_LOG_ERROR, "a key is left out domain=%s: %s", p->domain->name, buf_z(&faults));
 	buf_free(&faults);
-	if (found != KEYDIR_OK)
+	if (found != KEYDIR_OK) {
+		p->host->measure(p->s->count, "waits", 1);
 		return PEPSI_RETRY;
+	}
 	p->key = &p->domain->key[0];
 	for (size_t i = 0; i < p->domain->n; i++)
 		if ((p->domain->key[i].algorithm == DKIM_ALG_ED25519) == t->ed25519) {
@@ -153,9 +158,11 @@ static int32_t put(const struct pass *p, const struct arc_seal *how, struct buf 
 		if (rc == PEPSI_OK)
 			rc = p->host->merge_state(p->msg, buf_z(&state));
 	}
-	if (rc == PEPSI_OK)
+	if (rc == PEPSI_OK) {
+		p->host->measure(p->s->count, how->cv == DKIM_NONE ? "sealed_none" : how->cv == DKIM_PASS ? "sealed_pass" : "sealed_fail", 1);
 		say(p->host, p->msg, PEPSI_LOG_INFO, "sealed domain=%.*s selector=%.*s algorithm=%s instance=%u cv=%s", STR_ARG(how->domain), STR_ARG(how->selector), p->key->kind,
 		    how->instance, dkim_result_name(how->cv));
+	}
 	buf_free(&state);
 	return rc == PEPSI_OK ? p->host->advance(p->msg) : rc;
 }
@@ -170,15 +177,15 @@ static int32_t seal(struct pass *p, unsigned instance, enum dkim_result cv)
 	size_t n;
 	int32_t rc;
 	if (authres_arc(&results, instance, str_from(p->id), p->headers, &n)) {
-		rc = unsealed(p, PEPSI_LOG_WARN, "its Authentication-Results cannot stand in a set");
+		rc = unsealed(p, PEPSI_LOG_WARN, "failed", "its Authentication-Results cannot stand in a set");
 	} else if (!n) {
-		rc = unsealed(p, PEPSI_LOG_WARN, "it has no Authentication-Results of ours");
+		rc = unsealed(p, PEPSI_LOG_WARN, "no_results", "it has no Authentication-Results of ours");
 	} else {
 		how.results = buf_str(&results);
 		if (arc_seal(&how, p->headers, p->body, &set, &why))
-			rc = unsealed(p, PEPSI_LOG_WARN, why);
+			rc = unsealed(p, PEPSI_LOG_WARN, "failed", why);
 		else if (!arc_seal_holds(&how, buf_str(&p->key->record), buf_str(&set), p->headers, p->body))
-			rc = unsealed(p, PEPSI_LOG_ERROR, "what was sealed does not verify");
+			rc = unsealed(p, PEPSI_LOG_ERROR, "failed", "what was sealed does not verify");
 		else
 			rc = put(p, &how, &set);
 	}
@@ -211,16 +218,16 @@ static int32_t process(void *worker, const struct pepsi_host *host, struct pepsi
 	p.headers = from_host(h);
 	p.body = from_host(b);
 	if (host->state_get(msg, "auth", &s) != PEPSI_OK)
-		return unsealed(&p, PEPSI_LOG_DEBUG, "it was not looked at on arrival: ours, or nobody's business");
+		return unsealed(&p, PEPSI_LOG_DEBUG, "not_ours_to_seal", "it was not looked at on arrival: ours, or nobody's business");
 	if (host->state_get(msg, "arc.instance", &s) == PEPSI_OK)
-		return unsealed(&p, PEPSI_LOG_DEBUG, "another stage of ours has done it");
+		return unsealed(&p, PEPSI_LOG_DEBUG, "done_before", "another stage of ours has done it");
 	if (!wanted(&p))
-		return unsealed(&p, PEPSI_LOG_DEBUG, "SEAL_FOR and NOT_FOR leave its recipients out");
+		return unsealed(&p, PEPSI_LOG_DEBUG, "left_out", "SEAL_FOR and NOT_FOR leave its recipients out");
 	struct arc_place at = arc_place(p.headers);
 	if (!at.instance)
-		return unsealed(&p, PEPSI_LOG_INFO, at.why);
+		return unsealed(&p, PEPSI_LOG_INFO, "closed", at.why);
 	if ((why = chain_status(&p, &at, &cv)))
-		return unsealed(&p, PEPSI_LOG_WARN, why);
+		return unsealed(&p, PEPSI_LOG_WARN, "chain_unknown", why);
 	if ((rc = key_of(&p)) != PEPSI_OK)
 		return rc;
 	id_of(&p);

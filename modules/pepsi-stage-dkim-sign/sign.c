@@ -20,6 +20,7 @@ struct stage {
 	struct seal *seal;
 	char *networks, *required;
 	bool all, subdomains, again;
+	struct pepsi_metric *messages, *signatures;
 };
 
 static const struct pepsi_option options[] = {
@@ -109,6 +110,8 @@ static int32_t start(const struct pepsi_host *host, const struct pepsi_conf *con
 	s->all = whom && !strcmp(whom, "all");
 	s->subdomains = host->conf_int(conf, "SUBDOMAINS") != 0;
 	s->again = host->conf_int(conf, "SIGN_AGAIN") != 0;
+	s->messages = host->metric(conf, PEPSI_METRIC_COUNTER, "dkim_messages", "result", "What became of messages at the stage that signs.");
+	s->signatures = host->metric(conf, PEPSI_METRIC_COUNTER, "dkim_signatures", "algorithm", "Signatures made, by the kind of key.");
 	*ret_worker = s;
 	return PEPSI_OK;
 }
@@ -143,6 +146,7 @@ struct pass {
 
 static int32_t later(const struct pass *p, const char *domain, const char *why)
 {
+	p->host->measure(p->s->messages, "waits", 1);
 	say(p->host, p->msg, PEPSI_LOG_ERROR, "not signed yet domain=%s: %s", domain, why);
 	return PEPSI_RETRY;
 }
@@ -152,6 +156,7 @@ static int32_t unsignable(const struct pass *p, const char *why)
 {
 	const char *bounce = p->host->bounce_stage(p->msg);
 	char state[400];
+	p->host->measure(p->s->messages, p->must ? "returned" : "cannot_be", 1);
 	if (!p->must) {
 		say(p->host, p->msg, PEPSI_LOG_WARN, "not signed author=%s: %s", p->authors.n ? p->authors.domain[0] : "?", why);
 		return p->host->advance(p->msg);
@@ -230,9 +235,13 @@ static int32_t sign(struct pass *p)
 			rc = PEPSI_RETRY;
 		else
 			rc = p->host->set_headers(p->msg, (struct pepsi_str){ all.p, all.n });
-		for (size_t i = 0; i < p->n && rc == PEPSI_OK; i++)
+		if (rc == PEPSI_OK)
+			p->host->measure(p->s->messages, "signed", 1);
+		for (size_t i = 0; i < p->n && rc == PEPSI_OK; i++) {
+			p->host->measure(p->s->signatures, p->job[i].key->kind, 1);
 			say(p->host, p->msg, PEPSI_LOG_INFO, "signed domain=%s selector=%s algorithm=%s author=%s", p->job[i].domain, p->job[i].key->selector, p->job[i].key->kind,
 			    p->authors.domain[0]);
+		}
 		if (rc == PEPSI_OK)
 			rc = p->host->advance(p->msg);
 	}
@@ -253,6 +262,7 @@ static int32_t process(void *worker, const struct pepsi_host *host, struct pepsi
 		return rc;
 	/* what came from outside is never signed as if it were ours, whatever its From says */
 	if (!p.s->all && !ours_sent(host, msg, p.s->networks)) {
+		host->measure(p.s->messages, "from_outside", 1);
 		say(host, msg, PEPSI_LOG_DEBUG, "not signed: it came from outside");
 		return host->advance(msg);
 	}
@@ -268,6 +278,7 @@ static int32_t process(void *worker, const struct pepsi_host *host, struct pepsi
 	if (rc != PEPSI_OK)
 		return rc;
 	if (!p.n) {
+		host->measure(p.s->messages, "no_key", 1);
 		say(host, msg, PEPSI_LOG_DEBUG, "not signed author=%s: no keys of that domain", p.authors.domain[0]);
 		return host->advance(msg);
 	}
@@ -275,6 +286,8 @@ static int32_t process(void *worker, const struct pepsi_host *host, struct pepsi
 		return unsignable(&p, why);
 	if (skip_done(&p))
 		return PEPSI_RETRY;
+	if (!p.n)
+		host->measure(p.s->messages, "signed_before", 1);
 	return p.n ? sign(&p) : host->advance(msg);
 }
 

@@ -62,6 +62,7 @@ static int32_t keep(const struct stage *s, const struct pepsi_host *host, struct
 		    STR_ARG(r->org), STR_ARG(r->id), *from ? from : "?", t.verified, r->n_rows, r->rows_bad, r->rows_cut);
 	else
 		say(host, msg, PEPSI_LOG_WARN, "dmarc report not stored: %s", buf_z(&why));
+	reports_count(&s->reports, k == KEEP_OK ? word : k == KEEP_AWAY ? "away" : "refused");
 	if (k == KEEP_OK)
 		rc = host->finish(msg);
 	else if (k == KEEP_REFUSED)
@@ -80,9 +81,11 @@ static int32_t report(const struct stage *s, const struct pepsi_host *host, stru
 	if (!a)
 		return PEPSI_RETRY;
 	if (report_unpack(buf_str(&m->data), &xml, &why) || report_read(buf_str(&xml), a, &r, &why)) {
+		reports_count(&s->reports, "refused");
 		say(host, msg, PEPSI_LOG_WARN, "dmarc report unreadable from=%s: %s", *m->from ? m->from : "?", why);
 		rc = reports_leave(host, msg);
 	} else if (!reports_ours(&s->reports, r.policy.domain)) {
+		reports_count(&s->reports, "foreign");
 		say(host, msg, PEPSI_LOG_WARN, "dmarc report foreign from=%s domain=%.*s: not one of DOMAINS", *m->from ? m->from : "?", STR_ARG(r.policy.domain));
 		rc = reports_leave(host, msg);
 	} else {
@@ -161,12 +164,14 @@ static int32_t process(void *worker, const struct pepsi_host *host, struct pepsi
 		rc = report(s, host, msg, &m);
 		break;
 	case REPORT_MAIL_FAILED:
+		reports_count(&s->reports, "notice");
 		rc = reports_notice(&s->reports, host, s->conf, msg, &m, "SELECT coalesce(pepsi.dmarc_mute($1::text, $2::integer, $3::integer, 'a report came back'), '')",
 		    "dmarc report");
 		break;
 	case REPORT_MAIL_SINGLE:
 	default:
 		rc = single(s, host, msg, from_host(h), from_host(b), m.from);
+		reports_count(&s->reports, rc == 1 ? "single" : rc == PEPSI_RETRY ? "away" : m.kind == REPORT_MAIL_SINGLE ? "refused" : "other");
 		if (!rc && m.kind == REPORT_MAIL_SINGLE)
 			say(host, msg, PEPSI_LOG_INFO, "feedback report unreadable from=%s", *m.from ? m.from : "?");
 		else if (!rc)

@@ -1,6 +1,7 @@
 /* pepsi-stage-pipe: custom filters without C. Each message is given to a command on standard input; its JSON reply says what is
  * to become of it. Whatever goes wrong with the command is the environment's fault: the message is tried again. */
 #include "command.h"
+#include "count.h"
 #include "input.h"
 #include "reply.h"
 #include "run.h"
@@ -41,6 +42,7 @@ struct worker {
 	const char *stages;
 	pid_t strays[STRAYS_MAX];
 	size_t n_strays;
+	struct pepsi_metric *runs, *took;
 };
 
 static int32_t validate(const struct pepsi_host *h, const struct pepsi_conf *c, struct pepsi_report *r)
@@ -92,6 +94,9 @@ static int32_t open_worker(const struct pepsi_host *h, const struct pepsi_conf *
 	w->c = c;
 	w->json = input && !strcmp(input, "json");
 	w->stages = h->conf_str(c, "STAGES");
+	w->runs = count_new(h, c, PEPSI_METRIC_COUNTER, "runs", "end", "accept reroute reject defer invalid exit signal late too_long failed",
+	    "Runs of the command: what it replied; no valid reply; or how it ended instead.");
+	w->took = count_new(h, c, PEPSI_METRIC_TIMING, "run", NULL, NULL, "Time of a run of the command.");
 	*ret = w;
 	return PEPSI_OK;
 }
@@ -225,6 +230,8 @@ static void reap(struct worker *w)
 
 static int32_t judge(struct worker *w, struct pepsi_msg *m, const struct run_result *r)
 {
+	static const char *const ends[] = { [RUN_EXIT] = "exit", [RUN_SIGNAL] = "signal", [RUN_LATE] = "late", [RUN_TOO_LONG] = "too_long", [RUN_FAILED] = "failed" };
+	static const char *const actions[] = { [REPLY_ACCEPT] = "accept", [REPLY_REJECT] = "reject", [REPLY_DEFER] = "defer", [REPLY_REROUTE] = "reroute" };
 	struct reply reply;
 	struct buf why = BUF_INIT(1024);
 	char text[200];
@@ -233,10 +240,13 @@ static int32_t judge(struct worker *w, struct pepsi_msg *m, const struct run_res
 		say(w->h, m, PEPSI_LOG_ERROR, "event=pipe-stray pid=%d hint=\"killed, and not gone\"", (int)r->stray);
 		w->strays[w->n_strays++] = r->stray;
 	}
-	if (wrong(r, text, sizeof text))
+	if (wrong(r, text, sizeof text)) {
+		count_add(w->h, w->runs, ends[r->end], 1);
 		return again(w, m, text, last);
-	int32_t rc = reply_parse(w->pass, buf_str(&r->out), &reply, &why) ? again(w, m, "gave no valid reply", buf_str(&why)) :
-									   obey(w, m, &reply);
+	}
+	bool valid = !reply_parse(w->pass, buf_str(&r->out), &reply, &why);
+	count_add(w->h, w->runs, valid ? actions[reply.action] : "invalid", 1);
+	int32_t rc = valid ? obey(w, m, &reply) : again(w, m, "gave no valid reply", buf_str(&why));
 	buf_free(&why);
 	return rc;
 }
@@ -261,7 +271,9 @@ static int32_t process(void *p, const struct pepsi_host *h, struct pepsi_msg *m)
 			close(job.in);
 		return again(w, m, "no memory for its input", STR_NULL);
 	}
+	int64_t began = h->now_us();
 	run_command(&job, &r);
+	count_add(h, w->took, NULL, h->now_us() > began ? h->now_us() - began : 0);
 	close(job.in);
 	int32_t rc = judge(w, m, &r);
 	run_done(&r);

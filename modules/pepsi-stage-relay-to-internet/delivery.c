@@ -1,6 +1,7 @@
 /* One message from process() to complete(): look-ups, waiting, results, the end. What happens on the wire is line.c's. */
 #include "internet.h"
 
+#include "count.h"
 #include "say.h"
 
 #include <stdio.h>
@@ -13,6 +14,7 @@ enum {
 };
 
 static void look_up(struct delivery *d, dns_evaluate_fn eval, void *arg, lookup_fn fn);
+static void routed(void *arg, int rc);
 
 void delivery_free(struct delivery *d)
 {
@@ -138,6 +140,7 @@ void delivery_back(struct delivery *d, uint32_t seconds, const char *why, const 
 	d->failure = (struct smtp_result){ .outcome = SMTP_OUT_NONE };
 	delivery_failed_by(d, d->failed_at, SMTP_PHASE_CONNECT, "4.4.5", all);
 	d->back_s = seconds ? seconds : 1;
+	count_add(d->w->host, d->w->back, why, 1);
 	say(d->w->host, d->msg, PEPSI_LOG_INFO, "waits domain=%s why=%s seconds=%u", d->domain, why, d->back_s);
 	delivery_end(d);
 }
@@ -196,6 +199,25 @@ static void policy(void *arg, const struct sts_held *held)
 	plan(d);
 }
 
+/* All addresses that are known fail: the exchangers may have moved, and what is known of them may hold for a day yet. Asked anew, once in an attempt that
+ * traffic lets pass: of a dead destination that is one now and then. True: it is. */
+static bool moved(struct delivery *d)
+{
+	if (d->fresh || !d->w->health || d->route.literal || !address_health_none(d->w->health, d->route.address, d->route.n_addresses))
+		return false;
+	struct dns_answers *set = dns_answers_new();
+	if (!set)
+		return false;
+	dns_answers_free(d->answers);
+	d->answers = set;
+	d->fresh = true;
+	say(d->w->host, d->msg, PEPSI_LOG_INFO, "event=asked-anew domain=%s addresses=%zu", d->domain, d->route.n_addresses);
+	look_up(d, route_evaluate, &d->route, routed);
+	if (d->look)
+		lookup_fresh(d->look);
+	return true;
+}
+
 static void routed(void *arg, int rc)
 {
 	struct delivery *d = arg;
@@ -221,6 +243,8 @@ static void routed(void *arg, int rc)
 		delivery_give_back(d, &back);
 		return;
 	}
+	if (moved(d))
+		return;
 	if (d->w->sts && !d->route.literal)
 		d->sts_ask = sts_policies_ask(d->w->sts, d->msg, str_from(d->domain), policy, d);
 	look_up(d, plan_evaluate, d, records);
@@ -302,6 +326,7 @@ int32_t delivery_begin(struct worker *w, struct pepsi_msg *msg)
 	for (size_t i = 0; i < d->m.n_rcpts; i++)
 		d->todo[i] = true;
 	d->loaded_at = w->host->mono_ms();
+	d->m.downgrade = set->downgrade.policy;
 	d->m.content = smtp_content_scan(d->m.headers, d->m.body);
 	d->optional = !d->m.require_tls && tls_optional(d->m.headers);
 	d->route = (struct route){ .domain = str_from(d->domain), .ipv4 = set->ipv4, .ipv6 = set->ipv6, .local_ok = set->local_ok,

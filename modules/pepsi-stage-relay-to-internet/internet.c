@@ -2,6 +2,7 @@
  * the descriptor and the hooks; internet.h says how the rest hangs together. */
 #include "internet.h"
 
+#include "count.h"
 #include <stdlib.h>
 #include <sys/random.h>
 
@@ -25,6 +26,8 @@ static const struct pepsi_option options[] = {
 	{ "SOURCES_*", PEPSI_OPT_MULTI, PEPSI_OPTF_FILE_ONLY, NULL, 0, 0, NULL,
 	    "[from=@DOMAIN…] [to=PATTERN…] [pool=NAME] ADDRESS[=HELO][*WEIGHT] …: addresses that mail leaves from; the first that fits" },
 	{ "SOURCE_ADDRESSES", PEPSI_OPT_LIST, PEPSI_OPTF_FILE_ONLY, NULL, 0, 0, NULL, "the same for all that no SOURCES_n fits" },
+	{ "WARMUP_*", PEPSI_OPT_MULTI, PEPSI_OPTF_FILE_ONLY, NULL, 0, 0, NULL,
+	    "ADDRESS… start=YYYY-MM-DD steps=N,N,… (or first=N factor=F last=N): messages a day (UTC) that a new source address sends to each destination" },
 	{ "OWN_NAMES", PEPSI_OPT_LIST, 0, NULL, 0, 0, NULL, "further names of this host: exchangers of that name are ourselves; HOSTNAME and HELO are known" },
 	{ "OWN_ADDRESSES", PEPSI_OPT_LIST, 0, NULL, 0, 0, NULL,
 	    "addresses that lead to this host from outside (NAT); those of its interfaces are known" },
@@ -40,6 +43,7 @@ static const struct pepsi_option options[] = {
 	{ "IDLE_TIMEOUT", PEPSI_OPT_DURATION, 0, "10 s", 0, 300, NULL, "a connection without a message is closed after that" },
 	{ "WHOLE_TIMEOUT", PEPSI_OPT_DURATION, 0, "30 min", 1, 86400, NULL,
 	    "for a greeting, and for a message, from its first to its last octet: who is slow on purpose is not waited for longer" },
+	RELAY_DOWNGRADE_OPTION,
 	RELAY_RETRY_OPTIONS("5 min", "1 h"),
 };
 
@@ -52,11 +56,13 @@ static void stage_close(void *worker)
 		delivery_free(w->all);
 	while (w->lines)
 		line_free(w->lines);
+	warm_free(w->warm);
 	session_env_done(&w->env);
 	sts_policies_free(w->sts);
 	address_health_free(w->health);
 	ratchet_memory_free(w->ratchet);
 	tls_results_free(w->results);
+	outlook_free(w->outlook);
 	queue_free(w->queue);
 	safety_free(w->safety);
 	hop_tls_conf_free(w->env.tls);
@@ -76,10 +82,17 @@ static int32_t start(const struct pepsi_host *host, const struct pepsi_conf *con
 		w->seed = (uint64_t)host->now_us();
 	if (settings_read(&w->set, host, conf, &why) == 0) {
 		w->env = (struct session_env){ .host = host, .conf = conf, .times = w->set.times };
+		relay_measure_open(&w->measure, host, conf, true);
+		w->set.policy.measure = &w->measure;
+		w->back = count_new(host, conf, PEPSI_METRIC_COUNTER, "given_back", "why", "backoff window rate poor full memory tls health leaving time",
+		    "Messages that went back to the queue without an attempt.");
 		w->env.tls = hop_tls_conf_new(false, w->set.ca_file, &why);
 		w->queue = queue_new(w);
 		w->safety = safety_new(host);
+		w->outlook = outlook_new(w);
 		w->ratchet = ratchet_memory_new(host, conf);
+		if (warmups_count(w->set.warmups))
+			w->warm = warm_new(w);
 		if (w->set.sts)
 			w->sts = sts_policies_new(host, conf, &why);
 		if (w->set.tlsrpt)
@@ -87,8 +100,8 @@ static int32_t start(const struct pepsi_host *host, const struct pepsi_conf *con
 		if (w->set.health)
 			w->health = address_health_new(host, conf, &why);
 	}
-	if (!w->env.tls || !w->queue || !w->safety || !w->ratchet || (w->set.sts && !w->sts) || (w->set.health && !w->health) ||
-	    (w->set.tlsrpt && !w->results)) {
+	if (!w->env.tls || !w->queue || !w->safety || !w->outlook || !w->ratchet || (w->set.sts && !w->sts) || (w->set.health && !w->health) ||
+	    (w->set.tlsrpt && !w->results) || (warmups_count(w->set.warmups) && !w->warm)) {
 		host->log(NULL, PEPSI_LOG_ERROR, why.n ? why.p : "out of memory");
 		buf_free(&why);
 		stage_close(w);

@@ -21,6 +21,7 @@
 #include "proto/relay/source.h"
 #include "proto/relay/tls.h"
 #include "proto/relay/traffic.h"
+#include "proto/relay/warmup.h"
 #include "ratchet_memory.h"
 #include "relay.h"
 #include "session.h"
@@ -61,6 +62,8 @@ struct settings {
 	struct session_times times;
 	struct shapes *shapes;
 	struct sources *sources;
+	struct relay_downgrade downgrade;
+	struct warmups *warmups;
 	struct relay_policy policy; /* hop and remote_mta are a recipient's */
 	char *stage;
 };
@@ -81,6 +84,10 @@ struct worker {
 	struct ratchet_memory *ratchet;
 	struct tls_results *results;
 	struct safety *safety;
+	struct warm *warm;                 /* NULL: no plans */
+	struct relay_measure measure;
+	struct pepsi_metric *back;         /* messages that went back to the queue untried, by why */
+	struct outlook *outlook;
 	uint64_t seed;
 };
 
@@ -107,6 +114,7 @@ struct delivery {
 	bool optional;                     /* TLS-Required: No */
 	struct dns_answers *answers;
 	struct lookup *look;
+	bool fresh;                        /* the route was asked for past the cache */
 	bool looking;                      /* the item stands for the look-up of the domain, not for a session yet */
 	struct traffic_link look_link;
 	struct sts_ask *sts_ask;
@@ -119,6 +127,7 @@ struct delivery {
 	struct line *line;
 	bool no_dsn, no_deliver_by;        /* a host that took it did not offer them: what was asked for is ours to report */
 	bool taken;                        /* by one at least */
+	const struct relay_where *downgrade_told; /* for which host */
 	const char *unsafe;                /* why a host was not used in this attempt, or left again, for want of safety; NULL: none was */
 	/* this attempt */
 	bool began;                        /* it counts */
@@ -142,6 +151,7 @@ struct line {
 	struct delivery *d;                /* NULL: idle */
 	struct traffic_link link;
 	struct source *source;             /* NULL: the system's choice */
+	struct warm_share *share;          /* a message of its warm-up plan, booked; NULL: none */
 	char host[DNS_NAME_MAX + 1];       /* as the MX record names it */
 	struct route_address ip;
 	char ip_text[64];
@@ -226,8 +236,13 @@ void line_abort(struct line *l, const char *why);
 /* Closes an idle one politely, or any at once. l is gone. */
 void line_quit(struct line *l);
 void line_free(struct line *l);
-/* What the choice of a source address depends on; sender: room for a domain. */
+/* sources.c. What the choice of a source address depends on; sender: room for a domain. */
 struct source_ask line_ask(const struct delivery *d, unsigned family, char sender[DNS_NAME_MAX + 1]);
+/* Our address for a connection to *a, into l and *peer. False: there is none now, or none of that family, and the delivery's failure says so. */
+bool source_for(struct line *l, const struct route_address *a, struct session_peer *peer);
+/* With warm-up plans: would the same address be chosen again for this destination, and is there one more message in its plan, if it has one? Else the
+ * session is not worth keeping: mail would stay with the old addresses as long as it comes, or with the new one when its day is done. */
+bool source_stays(struct line *l);
 
 /* queue.c: who may send now. */
 enum queue_says { QUEUE_KEPT, QUEUE_YOURS };
@@ -254,11 +269,36 @@ enum queue_says queue_sent(struct line *l, const struct smtp_result *worst);
 /* The session of l is over, or could not be had (failure; NULL: it just ended). QUEUE_KEPT: its message waits again. The caller frees l. */
 enum queue_says queue_over(struct line *l, const struct smtp_result *failure);
 
+/* warm.c: warm-up plans of source addresses. */
+struct warm *warm_new(struct worker *w); /* NULL: no memory */
+void warm_free(struct warm *w); /* accepts NULL. After the lines. */
+/* A source_allow_fn; arg: struct warm. */
+enum source_allowed warm_allows(void *arg, const struct source *source, const char *destination);
+/* One message from there to there: *ret is the booking, to be ended; NULL where there is no plan (w and source may be NULL). False: the plan has none left. */
+bool warm_book(struct warm *w, const struct source *source, const char *destination, struct warm_share **ret);
+/* It goes from there all the same. */
+void warm_over(struct warm *w, const struct source *source, const char *destination);
+/* The message was sent, or was not. *share may be NULL, and is afterwards. */
+void warm_end(struct warm_share **share, bool used);
+
+/* For outlook.c; nothing of it may be changed. */
+const struct traffic *queue_traffic(const struct queue *q);
+
+/* outlook.c: what people see of destinations, in metrics and `pepsi queue destinations`. */
+struct outlook *outlook_new(struct worker *w); /* NULL: memory */
+void outlook_free(struct outlook *o);          /* accepts NULL */
+/* Something happened: it is told soon. */
+void outlook_soon(struct outlook *o);
+/* The session of a message is there, and is as safe as it must be, or not. */
+void measure_session(const struct line *l, bool go);
+
 /* results.c. What is told of a session (or of a host that may not be used: s NULL) in TLS reports. */
 void results_tell(struct delivery *d, unsigned h, const struct tls_verdict *v, const struct line *l);
 
 /* log.c */
 void log_results(struct delivery *d);
+/* What the message was converted to for the host of this line; once for each host, however many transactions. */
+void log_downgrade(struct line *l);
 /* An address that the DNS names is none that mail from outside is sent to. */
 void log_refused(struct delivery *d);
 /* Where a result came from, in the delivery's memory; l NULL: from nowhere. NULL: memory. */

@@ -50,6 +50,7 @@ static void unlink_line(struct line *l)
 		l->w->lines = l->next;
 	if (l->next)
 		l->next->prev = l->prev;
+	warm_end(&l->share, false);
 	free(l->rcpts);
 	free(l->idx);
 	free(l);
@@ -68,7 +69,6 @@ void line_quit(struct line *l)
 }
 
 /* -- results */
-
 /* Is another offer within this attempt harmless and of use? Not where the message may have arrived (RFC 1047). */
 static bool may_go_on(const struct smtp_result *r)
 {
@@ -85,6 +85,7 @@ static bool collect(struct line *l)
 {
 	struct delivery *d = l->d;
 	bool alive = true, progress = false, noted = false;
+	log_downgrade(l);
 	for (size_t i = 0; i < l->part.n_rcpts; i++)
 		progress |= !relay_too_many(&l->part.rcpts[i].result);
 	for (size_t i = 0; i < l->part.n_rcpts; i++) {
@@ -99,6 +100,7 @@ static bool collect(struct line *l)
 		if (r->outcome == SMTP_OUT_OK) {
 			unsigned caps = session_facts(l->s)->caps;
 			d->taken = true;
+			d->m.rcpts[to].dsn_passed = l->part.rcpts[i].dsn_passed;
 			d->no_dsn |= !(caps & SMTP_CAP_DSN);
 			d->no_deliver_by |= !(caps & SMTP_CAP_DELIVERBY);
 			if (!noted && d->w->ratchet && !d->route.literal)
@@ -132,6 +134,8 @@ static bool finish(struct line *l, bool told)
 {
 	struct delivery *d = l->d;
 	bool again = told && queue_sent(l, worst(l)) == QUEUE_KEPT;
+	warm_end(&l->share, told && !again);
+	bool keep = !again && best(d, l->at_host) && source_stays(l);
 	l->d = NULL;
 	d->line = NULL;
 	l->sent = l->judged = false;
@@ -142,7 +146,6 @@ static bool finish(struct line *l, bool told)
 		delivery_reset(d);
 		return false;
 	}
-	bool keep = best(d, l->at_host);
 	if (l->s)
 		session_for(l->s, NULL);
 	delivery_end(d);
@@ -185,50 +188,6 @@ static void all_failed(struct line *l)
 
 /* -- addresses */
 
-static const char *sender_domain(const struct delivery *d, char ret[DNS_NAME_MAX + 1])
-{
-	size_t at = d->m.mail_from.n;
-	while (at && d->m.mail_from.p[at - 1] != '@')
-		at--;
-	if (!at || dns_name_fold(str_skip(d->m.mail_from, at), ret) < 0)
-		ret[0] = 0;
-	return ret;
-}
-
-struct source_ask line_ask(const struct delivery *d, unsigned family, char sender[DNS_NAME_MAX + 1])
-{
-	return (struct source_ask){ .sender = sender_domain(d, sender), .pool = d->name.shape->sources, .route = &d->route, .domain = d->domain,
-		.key = d->name.key, .family = (unsigned char)family };
-}
-
-/* Our address for it. False: there is none now, or none of that family, and the failure says so. */
-static bool choose_source(struct line *l, const struct route_address *a, struct session_peer *peer)
-{
-	struct delivery *d = l->d;
-	char sender[DNS_NAME_MAX + 1];
-	struct source_ask ask = line_ask(d, a->n, sender);
-	int64_t when;
-	l->source = NULL;
-	if (!d->w->set.sources)
-		return true;
-	switch (source_choose(d->w->set.sources, &ask, d->w->host->mono_ms(), &l->source, &when)) {
-	case SOURCE_SYSTEM:
-		return true;
-	case SOURCE_FOUND:
-		hop_address_set(&peer->from, l->source->ip, l->source->n, 0);
-		if (l->source->helo)
-			peer->helo = l->source->helo;
-		return true;
-	case SOURCE_NO_FAMILY:
-		delivery_failed_by(d, l->where, SMTP_PHASE_CONNECT, "4.3.0", "we have no source address of that family");
-		return false;
-	case SOURCE_SUSPENDED:
-		delivery_failed_by(d, l->where, SMTP_PHASE_CONNECT, "4.3.0", "none of our source addresses can be used now");
-		return false;
-	}
-	return false;
-}
-
 static bool connect_to(struct line *l, const struct route_address *a)
 {
 	struct delivery *d = l->d;
@@ -243,7 +202,7 @@ static bool connect_to(struct line *l, const struct route_address *a)
 	l->verified = "no";
 	l->judged = l->sent = l->stale = l->reused = false;
 	hop_address_set(&peer.to, a->ip, a->n, d->w->set.port);
-	if (!choose_source(l, a, &peer))
+	if (!source_for(l, a, &peer))
 		return false;
 	l->s = session_new(&d->w->env, &peer, on_session, l);
 	if (!l->s) {
@@ -312,6 +271,7 @@ static void judge(struct line *l)
 	if (l->source)
 		source_ok(l->source);
 	bool go = plan_judge(d, l->at_host, session_facts(l->s), l->plain, &v, &l->verified, &l->level);
+	measure_session(l, go);
 	if (!l->reused && !l->plain) /* the first connection was told of */
 		results_tell(d, l->at_host, &v, l);
 	if (go) {
@@ -427,6 +387,7 @@ static bool without_tls(struct line *l)
 	bool go = plan_judge(d, l->at_host, &f, true, &v, &l->verified, &l->level);
 	results_tell(d, l->at_host, &v, l);
 	if (!go) {
+		relay_measure_tls(&l->w->measure, "refused");
 		struct smtp_result r = *session_failure(l->s);
 		char text[SMTP_CLIENT_TEXT_MAX];
 		snprintf(text, sizeof text, "%s: %.*s", v.reason, STR_ARG(r.text));
@@ -471,6 +432,8 @@ static void over(struct line *l)
 	}
 	if (l->source && session_facts(l->s)->connected)
 		source_ok(l->source);
+	if (!l->judged)
+		relay_measure_session(&l->w->measure, "failed");
 	/* a host that says "not now" instead of a greeting is there; one of our own faults is not its */
 	bool ours = !failure->code && strcmp(failure->status, "4.3.0") == 0;
 	if (!l->judged && !ours)

@@ -73,3 +73,11 @@ void log_results(struct delivery *d)
 	if (d->m.n_rcpts > LOG_RCPTS_MAX)
 		say(d->w->host, d->msg, PEPSI_LOG_INFO, "and %zu more recipients", d->m.n_rcpts - LOG_RCPTS_MAX);
 }
+
+void log_downgrade(struct line *l)
+{
+	struct delivery *d = l->d;
+	if (d->downgrade_told != l->where)
+		relay_downgrade_tell(&d->w->set.downgrade, d->w->host, d->msg, &l->part, l->where ? l->where->hop : d->domain);
+	d->downgrade_told = l->where;
+}

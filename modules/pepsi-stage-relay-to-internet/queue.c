@@ -108,6 +108,7 @@ static void pump(void *arg, uint32_t what)
 	q->w->host->in_hand(NULL);
 	news(q);
 	totals(q);
+	outlook_soon(q->w->outlook);
 	int64_t wait = n == TURN_MAX ? 0 : traffic_wait(q->t, now_ms(q));
 	if (wait >= 0)
 		q->w->host->event_arm(q->timer, 0, wait);
@@ -147,6 +148,11 @@ void queue_free(struct queue *q)
 	q->w->host->event_free(q->timer);
 	traffic_free(q->t);
 	free(q);
+}
+
+const struct traffic *queue_traffic(const struct queue *q)
+{
+	return q->t;
 }
 
 void queue_name(struct delivery *d)

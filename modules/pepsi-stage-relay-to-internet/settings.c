@@ -124,14 +124,36 @@ static int add_network(struct settings *s, struct str word)
 	return 0;
 }
 
-/* SHAPE_n, SOURCES_n and SOURCE_ADDRESSES, each fault told through fn. False: a fault, or no memory. */
+/* Every address with a plan must be one that mail can leave from, or the plan is of no use. */
+static unsigned plans_without_source(const struct settings *s, void (*fn)(void *arg, const char *option, const char *text), void *arg)
+{
+	const char *option, *pool;
+	const unsigned char *ip;
+	const struct source *source;
+	unsigned n, faults = 0;
+	for (size_t i = 0; warmups_at(s->warmups, i, &option, &ip, &n); i++) {
+		bool there = false;
+		char text[INET6_ADDRSTRLEN + 80], shown[INET6_ADDRSTRLEN];
+		for (size_t k = 0; !there && sources_at(s->sources, k, &pool, &source); k++)
+			there = source->n == n && !memcmp(source->ip, ip, n);
+		if (there)
+			continue;
+		inet_ntop(n == 4 ? AF_INET : AF_INET6, ip, shown, sizeof shown);
+		snprintf(text, sizeof text, "%s stands in no SOURCES_n line and not in SOURCE_ADDRESSES", shown);
+		fn(arg, option, text);
+		faults++;
+	}
+	return faults;
+}
+
+/* SHAPE_n, SOURCES_n, SOURCE_ADDRESSES and WARMUP_n, each fault told through fn. False: a fault, or no memory. */
 static bool read_traffic(struct settings *s, const struct pepsi_host *host, const struct pepsi_conf *conf,
     void (*fn)(void *arg, const char *option, const char *text), void *arg)
 {
 	const char *name, *value, *pool, *all = host->conf_str(conf, "SOURCE_ADDRESSES");
 	struct buf why = BUF_INIT(2048);
 	unsigned faults = 0;
-	if (!(s->shapes = shapes_new()) || !(s->sources = sources_new())) {
+	if (!(s->shapes = shapes_new()) || !(s->sources = sources_new()) || !(s->warmups = warmups_new())) {
 		fn(arg, NULL, "out of memory");
 		return false;
 	}
@@ -146,6 +168,11 @@ static bool read_traffic(struct settings *s, const struct pepsi_host *host, cons
 		faults++;
 	}
 	buf_reset(&why);
+	for (size_t i = 0; host->conf_multi(conf, "WARMUP_*", i, &name, &value) == PEPSI_OK; i++, buf_reset(&why))
+		if (warmups_add(s->warmups, name, str_from(value), &why)) {
+			fn(arg, name, why.n ? why.p : "out of memory");
+			faults++;
+		}
 	for (size_t i = 0; shapes_doubt(s->shapes, 1, i, &name, &why); i++, buf_reset(&why), faults++)
 		fn(arg, name, buf_z(&why));
 	/* a line that could not be read may be the pool that is missed */
@@ -157,6 +184,8 @@ static bool read_traffic(struct settings *s, const struct pepsi_host *host, cons
 			fn(arg, name, buf_z(&why));
 			faults++;
 		}
+	if (sound)
+		faults += plans_without_source(s, fn, arg);
 	buf_free(&why);
 	return !faults;
 }
@@ -301,8 +330,9 @@ int settings_read(struct settings *s, const struct pepsi_host *host, const struc
 		buf_addz(why, "out of memory");
 		return -1;
 	}
+	relay_downgrade_open(&s->downgrade, host, conf);
 	s->policy = (struct relay_policy){ .retry_min = host->conf_int(conf, "RETRY_MIN"), .retry_max = host->conf_int(conf, "RETRY_MAX"),
-		.delay_warning = host->conf_int(conf, "DELAY_WARNING"), .stage = s->stage };
+		.delay_warning = host->conf_int(conf, "DELAY_WARNING"), .stage = s->stage, .success_dsn = relay_success_dsn(host, conf) };
 	return 0;
 }
 
@@ -313,8 +343,10 @@ void settings_done(struct settings *s)
 	s->n_own = 0;
 	shapes_free(s->shapes);
 	sources_free(s->sources);
+	warmups_free(s->warmups);
 	s->shapes = NULL;
 	s->sources = NULL;
+	s->warmups = NULL;
 	for (size_t i = 0; i < s->n_site; i++)
 		free(s->site[i].names);
 	free(s->site);

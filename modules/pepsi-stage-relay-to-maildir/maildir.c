@@ -17,6 +17,7 @@ struct worker {
 	bool create, lf;
 	const char *host, *stage, *delimiters;
 	struct relay_policy policy;
+	struct relay_measure measure;
 	unsigned counter;
 };
 
@@ -76,7 +77,8 @@ static int32_t open_worker(const struct pepsi_host *h, const struct pepsi_conf *
 		w->delimiters = h->conf_global(c, "pepsi", "RECIPIENT_DELIMITER");
 	w->stage = h->conf_stage_name(c);
 	w->policy = (struct relay_policy){ .retry_min = h->conf_int(c, "RETRY_MIN"), .retry_max = h->conf_int(c, "RETRY_MAX"),
-		.delay_warning = h->conf_int(c, "DELAY_WARNING"), .stage = w->stage, .hop = "maildir" };
+		.delay_warning = h->conf_int(c, "DELAY_WARNING"), .stage = w->stage, .hop = "maildir", .measure = &w->measure };
+	relay_measure_open(&w->measure, h, c, false);
 	*ret = w;
 	return PEPSI_OK;
 }

@@ -5,6 +5,7 @@
  * and it can stand where the operator knows which mail it is for (marketing, not invoices). */
 #include "list.h"
 #include "base/log.h"
+#include "count.h"
 #include "pattern.h"
 #include "proto/dsn/read.h"
 #include "say.h"
@@ -21,6 +22,7 @@ struct worker {
 	bool learn;
 	struct pattern *exempt;
 	size_t n_exempt;
+	struct pepsi_metric *suppressed, *learnt, *away;
 };
 
 static const struct pepsi_option options[] = {
@@ -79,6 +81,9 @@ static int32_t open_worker(const struct pepsi_host *h, const struct pepsi_conf *
 	w->keep_s = h->conf_int(c, "KEEP");
 	w->most = h->conf_int(c, "MOST");
 	exempt(h, c, w, NULL);
+	w->suppressed = count_new(h, c, PEPSI_METRIC_COUNTER, "suppressed", "class", "hard complaint manual", "Recipients that were on the list, and got nothing.");
+	w->learnt = count_new(h, c, PEPSI_METRIC_COUNTER, "suppression_learnt", NULL, NULL, "Recipients that came onto the list since a server called them unknown.");
+	w->away = count_new(h, c, PEPSI_METRIC_COUNTER, "suppression_unasked", NULL, NULL, "Messages that wait since the list could not be asked, or told.");
 	*ret = w;
 	return PEPSI_OK;
 }
@@ -134,8 +139,10 @@ static int32_t learn(struct worker *w, const struct pepsi_host *h, struct pepsi_
 	}
 	if (n && list_learn(h->database(w->conf), l, n, h->id(m), w->keep_s, w->most, &made, &why)) {
 		say(h, m, PEPSI_LOG_WARN, "what was said of %zu recipients cannot be kept: %s", n, buf_z(&why));
+		count_add(h, w->away, NULL, 1);
 		ret = PEPSI_RETRY;
 	} else if (n) {
+		count_add(h, w->learnt, NULL, made);
 		say(h, m, PEPSI_LOG_INFO, "suppression learnt recipients=%zu new=%d first=%s", n, made, log_address(l[0].recipient));
 	}
 out:
@@ -192,6 +199,7 @@ static int32_t part(const struct worker *w, const struct pepsi_host *h, struct p
 		}
 		struct json_object *o = told(&hits[i], from_host(h->rcpt(m, i)));
 		say(h, m, PEPSI_LOG_INFO, "suppressed to=%s class=%s since=%s", log_address(from_host(h->rcpt(m, i))), hits[i].class, hits[i].since);
+		count_add(h, w->suppressed, hits[i].class, 1);
 		first = first ? first : o;
 		json_object_array_add(list, o);
 		idx[n_idx++] = (uint32_t)i;
@@ -234,6 +242,7 @@ static int32_t check(struct worker *w, const struct pepsi_host *h, struct pepsi_
 		rcpts[i] = lower(from_host(h->rcpt(m, i)), names[i], sizeof names[i]);
 	if (!rcpts || !names || !hits || list_lookup(h->database(w->conf), rcpts, n, hits, &why)) {
 		say(h, m, PEPSI_LOG_WARN, "suppressed recipients cannot be looked up: %s", why.n ? buf_z(&why) : "out of memory");
+		count_add(h, w->away, NULL, 1);
 	} else {
 		for (size_t i = 0; i < n; i++)
 			found += hits[i].found;

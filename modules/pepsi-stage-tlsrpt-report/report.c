@@ -161,6 +161,7 @@ static int32_t keep(const struct stage *s, const struct pepsi_host *host, struct
 		    *m->from ? m->from : "?", (unsigned long long)good, (unsigned long long)bad, r->policies_cut + r->failures_cut);
 	else
 		say(host, msg, PEPSI_LOG_WARN, "tls report not stored: %s", buf_z(&why));
+	reports_count(&s->reports, k == KEEP_OK ? word : k == KEEP_AWAY ? "away" : "refused");
 	if (k == KEEP_OK)
 		rc = host->finish(msg);
 	else if (k == KEEP_REFUSED)
@@ -181,9 +182,11 @@ static int32_t report(const struct stage *s, const struct pepsi_host *host, stru
 	if (!a)
 		return PEPSI_RETRY;
 	if (tlsrpt_unpack(buf_str(&m->data), &json, &why) || tlsrpt_read(buf_str(&json), a, &r, &why) || (why = wrong(&r))) {
+		reports_count(&s->reports, "refused");
 		say(host, msg, PEPSI_LOG_WARN, "tls report refused from=%s: %s", *m->from ? m->from : "?", why);
 		rc = reports_leave(host, msg);
 	} else if (!about(s, &r, m, domain)) {
+		reports_count(&s->reports, "foreign");
 		say(host, msg, PEPSI_LOG_WARN, "tls report foreign from=%s domain=%.*s: not one of DOMAINS", *m->from ? m->from : "?", STR_ARG(r.policy[0].domain));
 		rc = reports_leave(host, msg);
 	} else {
@@ -210,6 +213,7 @@ static int32_t process(void *worker, const struct pepsi_host *host, struct pepsi
 	} else {
 		struct report_mail_read other;
 		report_mail_read(from_host(h), from_host(b), ATTACHMENT_MAX, &other);
+		reports_count(&s->reports, other.kind == REPORT_MAIL_FAILED ? "notice" : "other");
 		if (other.kind == REPORT_MAIL_FAILED) {
 			rc = reports_notice(&s->reports, host, s->conf, msg, &other, "SELECT coalesce(pepsi.tlsrpt_came_back($1::text, $2::integer, $3::integer, 'a report came back'), '')",
 			    "tls report");

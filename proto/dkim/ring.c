@@ -56,15 +56,23 @@ void dkim_ring_remove(struct dkim_ring *r, struct str selector)
 	r->n--;
 }
 
+static bool kind_ok(struct str s)
+{
+	for (size_t i = 0; i < s.n; i++)
+		if (!((s.p[i] >= 'a' && s.p[i] <= 'z') || (s.p[i] >= '0' && s.p[i] <= '9')))
+			return false;
+	return s.n > 0;
+}
+
 /* One line that is not empty and no comment. */
 static const char *one(struct str line, struct dkim_ring *r)
 {
-	struct str w[6], rest = line;
+	struct str w[7], rest = line;
 	size_t n = 0;
 	uint64_t since;
 	char kind[16];
 	enum dkim_key_state state = DKIM_KEY_WAITING;
-	while (n < 6 && str_word(&rest, " \t", &w[n]))
+	while (n < 7 && str_word(&rest, " \t", &w[n]))
 		n++;
 	if (n != 4 && n != 6)
 		return "a line has a selector, an algorithm, a state and a time; perhaps \"replaces\" and a selector";
@@ -78,7 +86,7 @@ static const char *one(struct str line, struct dkim_ring *r)
 		return "no time";
 	if (n == 6 && (!str_eq(w[4], STR("replaces")) || !dkim_selector_ok(w[5]) || str_eq(w[5], w[0])))
 		return "behind the time only \"replaces\" and another selector may stand";
-	if (w[1].n >= sizeof kind)
+	if (!kind_ok(w[1]) || w[1].n >= sizeof kind)
 		return "no algorithm";
 	snprintf(kind, sizeof kind, "%.*s", STR_ARG(w[1]));
 	if (dkim_ring_add(r, w[0], kind, state, (int64_t)since, n == 6 ? w[5] : STR_NULL))

@@ -191,11 +191,16 @@ static bool plain(char c)
 
 bool mail_encoded_next(struct str *rest, struct buf *out)
 {
-	static const char head[] = "=?utf-8?q?", xdigits[] = "0123456789ABCDEF";
-	size_t room = WORD_MAX - (sizeof head - 1) - 2;
+	return mail_encoded_next_in("utf-8", rest, out);
+}
+
+bool mail_encoded_next_in(const char *charset, struct str *rest, struct buf *out)
+{
+	static const char xdigits[] = "0123456789ABCDEF";
+	size_t room = WORD_MAX - strlen(charset) - 7 /* =? ?q? ?= */;
 	if (!rest->n)
 		return false;
-	buf_addz(out, head);
+	buf_addf(out, "=?%s?q?", charset);
 	while (rest->n) {
 		size_t n = character(*rest), cost = 0;
 		for (size_t i = 0; i < n; i++)

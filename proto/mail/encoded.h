@@ -28,6 +28,9 @@ int mail_encoded_decode(struct str value, struct buf *out);
 /* Takes as much of valid UTF-8 text off the front of *rest as fits one encoded word of at most 75 octets, and appends that. Text in
  * several encoded words with blanks between them is read back as one. False: *rest is empty. */
 bool mail_encoded_next(struct str *rest, struct buf *out);
+/* The same in another charset: a name short enough to leave room ("unknown-8bit" for octets of which nobody knows). Only UTF-8 is not parted within a
+ * character. */
+bool mail_encoded_next_in(const char *charset, struct str *rest, struct buf *out);
 
 /* Writes text of any language as an unstructured field, through the one encoder of header.h. utf8: text above 127 may stand as it is (RFC 6532).
  * Returns 0, or -1: no UTF-8, a control character in it, or the buffer is full. */

@@ -28,6 +28,7 @@ struct parser {
 	enum state state;
 	/* of the head that is being read */
 	const char *head, *bad_line;
+	const char *body; /* where the content begins when that is not behind the gap: the message came in pieces */
 	size_t lines;
 	struct value type, encoding;
 };
@@ -154,13 +155,19 @@ static int end_head(struct parser *p, const char *end, struct str gap)
 	struct mail_mime_part *part = at(p, p->depth - 1);
 	struct frame *f = &p->stack[p->depth - 1];
 	struct str boundary;
-	if (!gap.n && p->bad_line && p->bad_line < end)
+	if (!gap.n && p->bad_line && p->bad_line < end) {
 		end = p->bad_line; /* text that was meant as a body must not be fields (as in split.h) */
+		if (p->type.text.p && p->type.text.p >= end)
+			p->type = (struct value){ 0 };
+		if (p->encoding.text.p && p->encoding.text.p >= end)
+			p->encoding = (struct value){ 0 };
+	}
 	if (p->bad_line || !gap.n)
 		p->m->odd |= MAIL_MIME_BAD_HEAD;
 	part->head = span(p->head, end);
 	part->gap = gap;
-	part->body = str_n(gap.n ? gap.p + gap.n : end, 0);
+	part->body = str_n(p->body ? p->body : gap.n ? gap.p + gap.n : end, 0);
+	p->body = NULL;
 	int r = read_type(p, part, &boundary);
 	if (r)
 		return r;
@@ -317,10 +324,9 @@ static int head_line(struct parser *p, struct str line, bool empty)
 	return 0;
 }
 
-static int run(struct parser *p)
+static int lines(struct parser *p, struct str rest)
 {
-	struct str rest = p->m->raw;
-	int r = open_part(p, rest.p, STR_NULL);
+	int r = 0;
 	while (!r && rest.n) {
 		size_t n = 0;
 		do {
@@ -338,24 +344,54 @@ static int run(struct parser *p)
 		else if (p->state == IN_HEAD)
 			r = head_line(p, line, empty);
 	}
+	return r;
+}
+
+/* headers: what goes before raw; .p is NULL: nothing does. */
+static int run(struct parser *p, struct str headers)
+{
+	struct str raw = p->m->raw;
+	int r = open_part(p, headers.p ? headers.p : raw.p, STR_NULL);
+	if (!r && headers.p) {
+		r = lines(p, headers);
+		p->body = raw.p;
+		if (!r)
+			r = end_head(p, headers.p + headers.n, STR("\r\n"));
+		p->m->part[0].gap = STR_NULL;
+		p->m->part[0].all = str_n(raw.p, 0);
+	}
 	if (!r)
-		r = close_parts(p, 0, p->m->raw.p + p->m->raw.n);
+		r = lines(p, raw);
+	if (!r)
+		r = close_parts(p, 0, raw.p + raw.n);
 	return r ? r : link_all(p->m);
 }
 
-int mail_mime_parse(struct mail_mime *ret, struct str raw, bool bare_lf)
+static int parse(struct parser *p, struct str headers, struct str raw)
 {
-	struct parser p = { .m = ret, .bare_lf = bare_lf };
+	struct mail_mime *ret = p->m;
 	if (!raw.p)
 		raw = STR("");
-	*ret = (struct mail_mime){ .raw = raw, .mem = arena_new(raw.n + (64u << 10) + MAIL_MIME_PARTS_MAX * 128u) };
-	int r = ret->mem ? run(&p) : MAIL_MIME_MEMORY;
+	*ret = (struct mail_mime){ .raw = raw, .mem = arena_new(headers.n + raw.n + (64u << 10) + MAIL_MIME_PARTS_MAX * 128u) };
+	int r = ret->mem ? run(p, headers) : MAIL_MIME_MEMORY;
 	if (r) {
 		const char *which = ret->limit;
 		mail_mime_free(ret);
 		ret->limit = which;
 	}
 	return r;
+}
+
+int mail_mime_parse(struct mail_mime *ret, struct str raw, bool bare_lf)
+{
+	struct parser p = { .m = ret, .bare_lf = bare_lf };
+	return parse(&p, STR_NULL, raw);
+}
+
+int mail_mime_parse_pieces(struct mail_mime *ret, struct str headers, struct str body)
+{
+	struct parser p = { .m = ret };
+	return parse(&p, headers.p ? headers : STR(""), body);
 }
 
 void mail_mime_free(struct mail_mime *m)

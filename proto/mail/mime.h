@@ -71,6 +71,9 @@ enum { MAIL_MIME_MEMORY = -1, MAIL_MIME_LIMIT = -2 };
 /* raw: the whole message, which must outlive *ret. Only CR LF ends a line, as everywhere; bare_lf: LF does, too, for files of other origin.
  * Returns 0, or MAIL_MIME_MEMORY or _LIMIT: *ret has no parts then. mail_mime_free() in any case is right. */
 int mail_mime_parse(struct mail_mime *ret, struct str raw, bool bare_lf);
+/* The same of a message in the two pieces that a queue has (split.h), without putting them together. Part 0's head is all of `headers`, its gap is
+ * empty, and its `all` is its body only; all else is as above, raw being the body. Not for mail_mime_write(). */
+int mail_mime_parse_pieces(struct mail_mime *ret, struct str headers, struct str body);
 void mail_mime_free(struct mail_mime *m);
 
 /* Appends the message. replace (may be NULL) is asked for each part, outer before inner: 0: as it is; 1: it has appended what stands for head, gap

@@ -1,4 +1,4 @@
-/* Base64 and quoted-printable, read leniently, written strictly; see transfer.h. (What SASL needs is strict, and stands there.) */
+/* Base64 and quoted-printable, read leniently; see transfer.h. Written they are in transfer_write.c. (What SASL needs is strict, and stands there.) */
 #include "proto/mail/transfer.h"
 
 static int base64_value(char c)
@@ -72,37 +72,5 @@ int mail_transfer_decode(enum mail_transfer encoding, struct str body, struct bu
 		quoted_printable(body, out);
 	else
 		buf_adds(out, body);
-	return out->failed ? -1 : 0;
-}
-
-enum { QP_WIDTH = 76 };
-
-int mail_transfer_encode_qp(struct str text, struct buf *out)
-{
-	static const char xdigits[] = "0123456789ABCDEF";
-	size_t column = 0;
-	for (size_t i = 0; i < text.n && !out->failed; i++) {
-		unsigned char c = (unsigned char)text.p[i];
-		bool line_end = c == '\r' && i + 1 < text.n && text.p[i + 1] == '\n';
-		if (line_end) {
-			buf_add(out, "\r\n", 2);
-			column = 0;
-			i++;
-			continue;
-		}
-		/* a blank at the end of a line would be lost on the way (§6.7 rule 3) */
-		bool last = i + 1 == text.n || text.p[i + 1] == '\r' || text.p[i + 1] == '\n';
-		bool plain = (c > 32 && c < 127 && c != '=') || ((c == ' ' || c == '\t') && !last);
-		size_t n = plain ? 1 : 3;
-		if (column + n > QP_WIDTH - 1) { /* one column is kept for the "=" of a soft line end */
-			buf_add(out, "=\r\n", 3);
-			column = 0;
-		}
-		if (plain)
-			buf_addc(out, (char)c);
-		else
-			buf_add(out, (char[]){ '=', xdigits[c >> 4], xdigits[c & 15] }, 3);
-		column += n;
-	}
 	return out->failed ? -1 : 0;
 }

@@ -53,21 +53,18 @@ bool sources_has(const struct sources *s, const char *pool)
 
 /* -- reading */
 
-static int address(struct str s, struct source *ret, struct buf *why)
+bool source_address(struct str s, unsigned char ip[16], unsigned char *ret_n)
 {
 	char z[INET6_ADDRSTRLEN + 1];
 	struct str bare = s;
 	if (s.n > 2 && s.p[0] == '[' && s.p[s.n - 1] == ']')
 		bare = str_n(s.p + 1, s.n - 2);
-	if (bare.n && bare.n < sizeof z) {
-		memcpy(z, bare.p, bare.n);
-		z[bare.n] = 0;
-		ret->n = strlen(z) != bare.n ? 0 : inet_pton(AF_INET, z, ret->ip) == 1 ? 4 : inet_pton(AF_INET6, z, ret->ip) == 1 ? 16 : 0;
-		if (ret->n)
-			return 0;
-	}
-	buf_addf(why, "\"%.*s\" is no IP address", STR_ARG(s));
-	return 1;
+	if (!bare.n || bare.n >= sizeof z)
+		return false;
+	memcpy(z, bare.p, bare.n);
+	z[bare.n] = 0;
+	*ret_n = strlen(z) != bare.n ? 0 : inet_pton(AF_INET, z, ip) == 1 ? 4 : inet_pton(AF_INET6, z, ip) == 1 ? 16 : 0;
+	return *ret_n;
 }
 
 /* A name for EHLO: a domain name in ASCII (RFC 5321 §4.1.1.1). */
@@ -104,8 +101,10 @@ static int source_word(struct str word, struct pool *p, struct buf *why)
 		buf_addf(why, "more than %d addresses in one pool", SOURCE_MAX);
 		return 1;
 	}
-	if ((rc = address(ip, &src, why)))
-		return rc;
+	if (!source_address(ip, src.ip, &src.n)) {
+		buf_addf(why, "\"%.*s\" is no IP address", STR_ARG(ip));
+		return 1;
+	}
 	for (size_t i = 0; i < p->n; i++)
 		if (p->source[i].n == src.n && !memcmp(p->source[i].ip, src.ip, src.n)) {
 			buf_addf(why, "\"%.*s\" is there twice: its weight says how often it is chosen", STR_ARG(ip));
@@ -240,6 +239,7 @@ enum source_found source_choose(struct sources *s, const struct source_ask *ask,
 	unsigned at = source_pool(s, ask);
 	struct pool *p = at ? s->pool[at - 1] : NULL;
 	struct source *best = NULL, *allowed = NULL;
+	enum source_allowed allowed_by = SOURCE_NOT;
 	uint64_t best_v = 0, allowed_v = 0;
 	int64_t when = 0;
 	bool family = false;
@@ -258,8 +258,9 @@ enum source_found source_choose(struct sources *s, const struct source_ask *ask,
 		v = throws(c, ask->key);
 		if (!best || v > best_v)
 			best = c, best_v = v;
-		if ((!allowed || v > allowed_v) && (!ask->allow || ask->allow(ask->allow_arg, c, ask->key)))
-			allowed = c, allowed_v = v;
+		enum source_allowed by = ask->allow ? ask->allow(ask->allow_arg, c, ask->key) : SOURCE_MAY;
+		if (by != SOURCE_NOT && (by > allowed_by || (by == allowed_by && v > allowed_v)))
+			allowed = c, allowed_v = v, allowed_by = by;
 	}
 	if (!family)
 		return SOURCE_NO_FAMILY;

@@ -45,12 +45,16 @@ struct sources *sources_new(void);
 void sources_free(struct sources *s); /* accepts NULL */
 /* As shapes_add(). An empty `value` is an error. */
 int sources_add(struct sources *s, const char *option, struct str value, struct buf *why);
+/* An address as it stands in a pool, without brackets or within. *ret_n: 4 or 16. False: it is none. */
+bool source_address(struct str s, unsigned char ip[16], unsigned char *ret_n);
 /* Is there a pool of that name? For the validator of SHAPE lines. */
 bool sources_has(const struct sources *s, const char *pool);
 
-/* A warm-up plan's word on one message more from this address to this provider: false, it has had today's share; another one of the pool is
- * taken; if all say no, the one that would have been taken without plans. Asked only of addresses that can win so far: not a booking. See warmup.h. */
-typedef bool (*source_allow_fn)(void *arg, const struct source *source, const char *destination);
+/* A warm-up plan's word on one message more from this address to this destination. One that may go FIRST is taken before all others, or the new
+ * address would send only to those destinations that fall to it by chance; NOT: it has had today's share, and another one of the pool is taken; if all
+ * say so, the one that would have been taken without plans. Not a booking. See warmup.h. */
+enum source_allowed { SOURCE_NOT, SOURCE_MAY, SOURCE_FIRST };
+typedef enum source_allowed (*source_allow_fn)(void *arg, const struct source *source, const char *destination);
 
 struct source_ask {
 	const char *sender;            /* domain of the envelope sender, folded; "" for the null sender */

@@ -154,6 +154,7 @@ struct smtp_client *smtp_client_new(const struct smtp_client_conf *conf)
 	c->in = BUF_INIT(SMTP_CLIENT_INPUT_MAX);
 	c->out = BUF_INIT(OUT_MAX);
 	c->content.buf = BUF_INIT(OUT_MAX);
+	c->content.piece = BUF_INIT(OUT_MAX);
 	c->arena = arena_new(ARENA_MAX);
 	if (!c->arena) {
 		free(c);
@@ -170,6 +171,8 @@ void smtp_client_free(struct smtp_client *c)
 	buf_free(&c->in);
 	buf_free_secret(&c->out);
 	buf_free(&c->content.buf);
+	buf_free(&c->content.piece);
+	client_downgrade_done(c);
 	arena_free(c->arena);
 	free(c);
 }

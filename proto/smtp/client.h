@@ -151,6 +151,7 @@ struct smtp_client_rcpt {
 	struct str notify, orcpt;  /* RFC 3461, as they came ("SUCCESS,FAILURE"; "rfc822;xtext"); empty: none. What does not
 	                            * fit the grammar is left out */
 	struct smtp_result result; /* filled by the engine */
+	bool dsn_passed;           /* out, with an outcome of OK: the peer offers DSN and was told all this: its reports are its duty now (RFC 3461 §5.2) */
 };
 
 /* What smtp_content_scan() found. */
@@ -163,6 +164,24 @@ struct smtp_client_rcpt {
 #define SMTP_CONTENT_LONG (1u << 6)        /* a line has more than the 998 octets of RFC 5321 §4.5.3.1.6 */
 #define SMTP_CONTENT_HEADER_BAD (1u << 7)  /* what is bad is in the headers: not even BDAT may carry it (RFC 3030 §3) */
 unsigned smtp_content_scan(struct str headers, struct str body);
+
+/* May content be converted for a peer that lacks what it needs (8BITMIME, BINARYMIME, SMTPUTF8; proto/mail/downgrade.h)? It breaks signatures over the
+ * message. The envelope is no content: where only the domain of an address is not ASCII, a peer without SMTPUTF8 gets its A-labels in any case. */
+enum smtp_downgrade {
+	SMTP_DOWNGRADE_NEVER,    /* it is refused instead */
+	SMTP_DOWNGRADE_UNSIGNED, /* unless it bears a signature that would break (DKIM, ARC) */
+	SMTP_DOWNGRADE_ALWAYS,
+};
+
+/* What was done to it. */
+struct smtp_downgraded {
+	unsigned lacks;  /* what the peer lacks, MAIL_LACKS_*; 0: the content went as it is */
+	unsigned parts, fields, left_out; /* encoded; written anew; left out: fields of trace */
+	bool envelope;   /* addresses went with A-labels */
+	bool breaks;     /* a signature of the message (DKIM, ARC) did not survive */
+};
+/* "8BITMIME,SMTPUTF8": the names of what is lacking. */
+const char *smtp_lacking(unsigned lacks);
 
 struct smtp_client_msg { /* the caller's, unchanged until SMTP_CEV_DONE */
 	struct str mail_from; /* empty: the null sender */
@@ -185,6 +204,8 @@ struct smtp_client_msg { /* the caller's, unchanged until SMTP_CEV_DONE */
 	struct str ret, envid; /* RFC 3461: "FULL" or "HDRS"; xtext; empty: none */
 	struct smtp_client_rcpt *rcpts;
 	size_t n_rcpts;
+	enum smtp_downgrade downgrade;
+	struct smtp_downgraded downgraded; /* out: filled before anything is sent */
 	bool mail_accepted;   /* out: MAIL got its 2xx; false behind a failure: the peer acknowledged nothing of this message */
 };
 
@@ -225,11 +246,11 @@ int smtp_client_starttls(struct smtp_client *c);
  * signed in already. */
 int smtp_client_auth(struct smtp_client *c, const struct smtp_client_auth *auth);
 /* Begins a transaction. The results may be there at once (refused here, without a word to the peer): SMTP_CEV_DONE
- * follows in any case. Refused here: bad content 5.6.0, or 5.6.3
- * where it was declared binary (long lines count, too) and the peer does not take BDAT and BINARYMIME; REQUIRETLS 5.7.30; a time that is
+ * follows in any case. Refused here: bad content 5.6.0; content that the peer does not take, where it may not be converted or cannot be: binary (long
+ * lines count, too) without BDAT and BINARYMIME 5.6.3, 8-bit without 8BITMIME 5.6.3, UTF-8 addresses (one with an ASCII local part has another form)
+ * or, if smtputf8, fields without SMTPUTF8 5.6.7; REQUIRETLS 5.7.30; a time that is
  * too short for the peer (DELIVERBY, mode R) 5.4.7, and a peer without DELIVERBY 5.3.3; addresses that cannot be sent 5.1.7/5.1.3; larger than the
- * peer's SIZE 5.3.4; 8-bit content without 8BITMIME 5.6.3; UTF-8 addresses or, if smtputf8, headers without SMTPUTF8
- * 5.6.7. Recipients beyond what LIMITS allow in a transaction are TRANSIENT with 4.5.3 and code 0: send them in another one. Returns 0,
+ * peer's SIZE 5.3.4. Recipients beyond what LIMITS allow in a transaction are TRANSIENT with 4.5.3 and code 0: send them in another one. Returns 0,
  * or -1: not ready, no recipients, or smtp_client_full(). */
 int smtp_client_send(struct smtp_client *c, struct smtp_client_msg *msg);
 /* Sends QUIT; SMTP_CEV_CLOSED follows with the reply or the end of the connection. */

@@ -2,7 +2,7 @@
  * dot-stuffed pieces where a line begins with a dot (RFC 5321 §4.5.2). */
 #include "client_internal.h"
 
-enum { STUFF_PIECE = 32 * 1024 };
+enum { STUFF_PIECE = 32 * 1024, PLAN_PIECE = 16 * 1024 };
 
 static bool has_8bit(struct str s)
 {
@@ -57,19 +57,38 @@ unsigned smtp_content_scan(struct str headers, struct str body)
 	return h | b | SMTP_CONTENT_SCANNED;
 }
 
-void client_content_begin(struct client_content *k, const struct smtp_client_msg *m, bool empty, bool bdat)
+void client_content_begin(struct client_content *k, const struct smtp_client_msg *m, const struct mail_downgrade *plan, bool empty, bool bdat)
 {
-	k->part[0] = empty ? STR_NULL : m->headers;
-	k->part[1] = empty ? STR_NULL : STR("\r\n");
-	k->part[2] = empty ? STR_NULL : m->body;
-	k->part[3] = !empty && !bdat && (m->content & SMTP_CONTENT_OPEN) ? STR("\r\n") : STR_NULL;
+	bool open = plan ? plan->open : m->content & SMTP_CONTENT_OPEN;
+	k->plan = empty ? NULL : plan;
+	k->part[0] = empty || plan ? STR_NULL : m->headers;
+	k->part[1] = empty || plan ? STR_NULL : STR("\r\n");
+	k->part[2] = empty || plan ? STR_NULL : m->body;
+	k->part[3] = !empty && !bdat && open ? STR("\r\n") : STR_NULL;
 	k->part[4] = bdat ? STR_NULL : STR(".\r\n");
 	k->at = 0;
 	k->off = 0;
-	k->stuff = !empty && !bdat && (m->content & SMTP_CONTENT_DOTS);
+	k->stuff = !empty && !bdat && (plan || m->content & SMTP_CONTENT_DOTS);
 	k->line_start = true;
 	k->buf_off = 0;
 	buf_reset(&k->buf);
+	if (k->plan)
+		mail_downgrade_begin(k->plan, &k->from);
+}
+
+/* The next piece of the plan becomes part 0. False: there is none. */
+static bool next_piece(struct client_content *k)
+{
+	if (k->at || !k->plan)
+		return false;
+	buf_reset(&k->piece);
+	if (!mail_downgrade_next(&k->from, &k->piece, PLAN_PIECE)) {
+		k->plan = NULL;
+		return false;
+	}
+	k->part[0] = buf_str(&k->piece);
+	k->off = 0;
+	return true;
 }
 
 bool client_content_over(const struct client_content *k)
@@ -84,6 +103,8 @@ static void stuff(struct client_content *k)
 	k->buf_off = 0;
 	while (k->at < 5 && k->buf.n < STUFF_PIECE) {
 		struct str rest = str_skip(k->part[k->at], k->off);
+		if (!rest.n && next_piece(k))
+			continue;
 		if (!rest.n) {
 			k->at++;
 			k->off = 0;
@@ -126,7 +147,7 @@ void client_content_sent(struct client_content *k, size_t n)
 	if (k->stuff) {
 		size_t left = k->buf.n - k->buf_off;
 		k->buf_off += n < left ? n : left;
-		while (k->at < 5 && k->off == k->part[k->at].n) {
+		while (k->at < 5 && !(k->at == 0 && k->plan) && k->off == k->part[k->at].n) {
 			k->at++;
 			k->off = 0;
 		}

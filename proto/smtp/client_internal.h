@@ -5,6 +5,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "client.h"
+#include "proto/mail/downgrade.h"
 #include "proto/sasl/client.h"
 
 /* One reply under construction or complete. */
@@ -35,6 +36,9 @@ void client_offer_line(struct client_offer *o, struct str line);
 /* Where the content is while it is sent. */
 struct client_content {
 	struct str part[5]; /* headers, CRLF, body, CRLF if the body is open, ".\r\n"; by BDAT the last two are empty */
+	const struct mail_downgrade *plan; /* parts 0 to 2 come from there, piece by piece: each is part 0 in its turn; NULL: from the message */
+	struct mail_downgrade_reader from;
+	struct buf piece;   /* the piece in hand */
 	unsigned at;        /* first part not wholly sent */
 	size_t off;         /* octets of it that are sent, or with stuffing copied */
 	bool stuff;         /* lines begin with dots: copied into buf piece by piece */
@@ -42,8 +46,8 @@ struct client_content {
 	struct buf buf;     /* stuffed octets not yet sent */
 	size_t buf_off;
 };
-/* empty: a lone dot. bdat: the octets as they are, nothing behind them. */
-void client_content_begin(struct client_content *k, const struct smtp_client_msg *m, bool empty, bool bdat);
+/* empty: a lone dot. bdat: the octets as they are, nothing behind them. plan: the message as it was made fit; NULL: as it is. */
+void client_content_begin(struct client_content *k, const struct smtp_client_msg *m, const struct mail_downgrade *plan, bool empty, bool bdat);
 bool client_content_over(const struct client_content *k);
 size_t client_content_out(struct client_content *k, struct str *seg, size_t max);
 void client_content_sent(struct client_content *k, size_t n);
@@ -102,6 +106,7 @@ struct smtp_client {
 	struct smtp_result mail_result;
 	bool utf8, eight;     /* SMTPUTF8 and BODY=8BITMIME go onto MAIL */
 	bool bdat;            /* binary: BODY=BINARYMIME, and one chunk instead of DATA, when the answers to RCPT are there */
+	struct mail_downgrade *plan; /* the message made fit for this peer; NULL: it goes as it is */
 	struct client_content content;
 };
 
@@ -120,7 +125,20 @@ void client_auth_answer(struct smtp_client *c);
 /* Forgets what was signed in with; accepts that there is nothing. */
 void client_auth_over(struct smtp_client *c);
 
+/* client_downgrade.c */
+/* Makes content fit for a peer that lacks so much (MAIL_LACKS_*): c->plan, or NULL where it is fit already. False: all are refused. */
+bool client_downgrade(struct smtp_client *c, unsigned lacks);
+void client_downgrade_done(struct smtp_client *c);
+/* Can the address be sent without SMTPUTF8? */
+bool client_address_ascii(struct str address);
+/* Appends it as this transaction has it: with A-labels where SMTPUTF8 is not declared. */
+void client_address_put(const struct smtp_client *c, struct str address, struct buf *out);
+/* A result that says of an address that it cannot be. */
+void client_address_result(struct smtp_client *c, struct smtp_result *res, enum smtp_phase phase, struct str address);
+
 /* client_mail.c */
+/* Gives all the others this result, of ours and permanent; returns false. */
+bool client_refuse(struct smtp_client *c, enum smtp_phase phase, const char *status, const char *text);
 /* Adds commands to the output: as many as PIPELINING and a window of octets allow. */
 void client_mail_fill(struct smtp_client *c);
 /* A result out of the current reply. */

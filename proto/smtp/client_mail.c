@@ -63,6 +63,7 @@ void client_undecided(struct smtp_client *c, const struct smtp_result *res)
 void client_mail_done(struct smtp_client *c)
 {
 	c->msg = NULL;
+	client_downgrade_done(c); /* it points into the message */
 	client_event(c, SMTP_CEV_DONE);
 }
 
@@ -113,7 +114,7 @@ static bool notify_ok(struct str s)
 	return n && n < 4 && s.p[s.n - 1] != ',' && s.p[0] != ',' && !memmem(s.p, s.n, ",,", 2);
 }
 
-static bool refuse(struct smtp_client *c, enum smtp_phase phase, const char *status, const char *text)
+bool client_refuse(struct smtp_client *c, enum smtp_phase phase, const char *status, const char *text)
 {
 	struct smtp_result r;
 	client_result_text(c, &r, SMTP_OUT_PERMANENT, phase, status, text);
@@ -125,6 +126,8 @@ static bool refuse(struct smtp_client *c, enum smtp_phase phase, const char *sta
 static uint64_t size(const struct smtp_client *c)
 {
 	const struct smtp_client_msg *m = c->msg;
+	if (c->plan)
+		return c->plan->size + (c->plan->open ? 2 : 0);
 	return (uint64_t)m->headers.n + 2 + m->body.n + (!c->bdat && m->content & SMTP_CONTENT_OPEN ? 2 : 0);
 }
 
@@ -135,15 +138,15 @@ static bool promises(struct smtp_client *c)
 	if (c->conf->lmtp)
 		return true;
 	if (m->require_tls && m->mail_from.n && !(c->tls && c->offer.caps & SMTP_CAP_REQUIRETLS))
-		return refuse(c, SMTP_PHASE_MAIL, "5.7.30", c->tls ? "the sender requires TLS all the way, which the next hop does not promise (REQUIRETLS)"
+		return client_refuse(c, SMTP_PHASE_MAIL, "5.7.30", c->tls ? "the sender requires TLS all the way, which the next hop does not promise (REQUIRETLS)"
 		                                                    : "the sender requires TLS all the way, and the next hop has none (REQUIRETLS)");
 	if (m->deliver_mode != 'R')
 		return true;
 	/* RFC 2852 §4.1.5: what must come back in time is not given to somebody who does not know of it */
 	if (!(c->offer.caps & SMTP_CAP_DELIVERBY))
-		return refuse(c, SMTP_PHASE_MAIL, "5.3.3", "the sender wants the message back if it is late, which the next hop cannot do (DELIVERBY)");
+		return client_refuse(c, SMTP_PHASE_MAIL, "5.3.3", "the sender wants the message back if it is late, which the next hop cannot do (DELIVERBY)");
 	if (m->deliver_by <= 0 || (uint64_t)m->deliver_by < c->offer.deliver_by_min)
-		return refuse(c, SMTP_PHASE_MAIL, "5.4.7", "less time is left to deliver the message than the next hop needs (DELIVERBY)");
+		return client_refuse(c, SMTP_PHASE_MAIL, "5.4.7", "less time is left to deliver the message than the next hop needs (DELIVERBY)");
 	return true;
 }
 
@@ -194,54 +197,94 @@ static size_t limit(struct smtp_client *c, size_t left)
 	return n;
 }
 
+/* What the content needs and this peer does not offer. binary: it was declared so, and is. */
+static unsigned lacking(const struct smtp_client *c, bool binary)
+{
+	const struct smtp_client_msg *m = c->msg;
+	bool header = m->content & SMTP_CONTENT_HEADER_8BIT, body = m->content & SMTP_CONTENT_BODY_8BIT;
+	unsigned lacks = binary && !c->bdat ? MAIL_LACKS_BINARY : 0;
+	if ((header || body) && !c->bdat && !(c->offer.caps & SMTP_CAP_8BITMIME))
+		lacks |= MAIL_LACKS_8BIT;
+	/* fields of parts count, too, but to know of them takes a look at all parts */
+	if (m->smtputf8 && !(c->offer.caps & SMTP_CAP_SMTPUTF8) && (header || (body && m->downgrade)))
+		lacks |= MAIL_LACKS_UTF8;
+	return lacks;
+}
+
+/* Content that is not converted. */
+static bool refuse_lacking(struct smtp_client *c, unsigned lacks)
+{
+	if (lacks & MAIL_LACKS_BINARY)
+		return client_refuse(c, SMTP_PHASE_DATA, "5.6.3", "message is binary (BINARYMIME) and cannot be sent as text");
+	if (lacks & MAIL_LACKS_UTF8)
+		return client_refuse(c, SMTP_PHASE_MAIL, "5.6.7", "the next hop does not take internationalized mail (SMTPUTF8)");
+	return client_refuse(c, SMTP_PHASE_MAIL, "5.6.3", "message has 8-bit content, which the next hop does not take (8BITMIME)");
+}
+
 /* Everything that can be decided without the peer. Returns false when no recipient is left. */
 static bool admit(struct smtp_client *c)
 {
 	struct smtp_client_msg *m = c->msg;
 	bool has_utf8 = c->offer.caps & SMTP_CAP_SMTPUTF8, eight;
 	size_t left = 0;
+	client_downgrade_done(c);
+	m->downgraded = (struct smtp_downgraded){ 0 };
 	if (!(m->content & SMTP_CONTENT_SCANNED))
 		m->content = smtp_content_scan(m->headers, m->body);
 	bool binary = m->body_binary && m->content & (SMTP_CONTENT_BAD | SMTP_CONTENT_LONG); /* RFC 3030 §3 */
 	c->bdat = binary && !(m->content & SMTP_CONTENT_HEADER_BAD) && c->offer.caps & SMTP_CAP_CHUNKING && c->offer.caps & SMTP_CAP_BINARYMIME;
-	if (binary && !c->bdat)
-		return refuse(c, SMTP_PHASE_DATA, "5.6.3", "message is binary (BINARYMIME) and cannot be sent as text");
-	if (m->content & SMTP_CONTENT_BAD && !c->bdat)
-		return refuse(c, SMTP_PHASE_DATA, "5.6.0", "message holds a bare CR, a bare LF or a NUL and cannot be sent");
+	unsigned lacks = lacking(c, binary);
+	if (lacks && c->bdat && m->downgrade) { /* what is converted goes as text */
+		c->bdat = false;
+		lacks = lacking(c, binary);
+	}
+	if (lacks & MAIL_LACKS_BINARY && (!m->downgrade || m->content & SMTP_CONTENT_HEADER_BAD))
+		return refuse_lacking(c, lacks);
+	if (m->content & SMTP_CONTENT_BAD && !binary)
+		return client_refuse(c, SMTP_PHASE_DATA, "5.6.0", "message holds a bare CR, a bare LF or a NUL and cannot be sent");
 	if (m->mail_from.n && !address_ok(m->mail_from))
-		return refuse(c, SMTP_PHASE_MAIL, "5.1.7", "the sender address cannot be sent");
-	if (!promises(c))
+		return client_refuse(c, SMTP_PHASE_MAIL, "5.1.7", "the sender address cannot be sent");
+	if (!promises(c) || (lacks && m->downgrade && !client_downgrade(c, lacks)))
 		return false;
 	if (c->offer.size_limit && size(c) > c->offer.size_limit)
-		return refuse(c, SMTP_PHASE_MAIL, "5.3.4", "message is larger than the next hop accepts");
+		return client_refuse(c, SMTP_PHASE_MAIL, "5.3.4", "message is larger than the next hop accepts");
 	bool need_utf8 = !str_is_ascii(m->mail_from) || (m->smtputf8 && (m->content & SMTP_CONTENT_HEADER_8BIT));
-	if (need_utf8 && !has_utf8)
-		return refuse(c, SMTP_PHASE_MAIL, "5.6.7", "the next hop does not take internationalized mail (SMTPUTF8)");
-	eight = m->content & (SMTP_CONTENT_HEADER_8BIT | SMTP_CONTENT_BODY_8BIT);
-	if (eight && !c->bdat && !(c->offer.caps & SMTP_CAP_8BITMIME))
-		return refuse(c, SMTP_PHASE_MAIL, "5.6.3", "message has 8-bit content, which the next hop does not take (8BITMIME)");
+	if (!has_utf8 && !client_address_ascii(m->mail_from)) {
+		struct smtp_result r;
+		client_address_result(c, &r, SMTP_PHASE_MAIL, m->mail_from);
+		client_undecided(c, &r);
+		return false;
+	}
+	if (lacks && !m->downgrade)
+		return refuse_lacking(c, lacks);
+	m->downgraded.envelope = !has_utf8 && !str_is_ascii(m->mail_from);
+	eight = c->plan ? c->plan->eight : m->content & (SMTP_CONTENT_HEADER_8BIT | SMTP_CONTENT_BODY_8BIT);
 	for (size_t i = 0; i < m->n_rcpts; i++) {
 		struct smtp_client_rcpt *r = &m->rcpts[i];
+		bool ascii = str_is_ascii(r->address);
 		if (!address_ok(r->address))
 			client_result_text(c, &r->result, SMTP_OUT_PERMANENT, SMTP_PHASE_RCPT, "5.1.3",
 			    "the recipient address cannot be sent");
-		else if (!str_is_ascii(r->address) && !has_utf8)
-			client_result_text(c, &r->result, SMTP_OUT_PERMANENT, SMTP_PHASE_RCPT, "5.6.7",
-			    "the next hop does not take internationalized addresses (SMTPUTF8)");
+		else if (!has_utf8 && !client_address_ascii(r->address))
+			client_address_result(c, &r->result, SMTP_PHASE_RCPT, r->address);
 		else {
 			left++;
-			need_utf8 |= !str_is_ascii(r->address);
+			need_utf8 |= !ascii;
+			m->downgraded.envelope |= !ascii && !has_utf8;
 		}
 	}
 	left = limit(c, left);
-	c->eight = !c->bdat && (eight || m->body_8bit || m->body_binary) && (c->offer.caps & SMTP_CAP_8BITMIME);
+	c->eight = !c->bdat && (eight || (!c->plan && (m->body_8bit || m->body_binary))) && (c->offer.caps & SMTP_CAP_8BITMIME);
 	c->utf8 = (need_utf8 || m->smtputf8) && has_utf8;
 	buf_reset(&c->content.buf); /* may still hold the end of the message before */
-	if ((m->content & SMTP_CONTENT_DOTS) && !c->bdat && !buf_room(&c->content.buf, c->content.buf.max)) {
+	buf_reset(&c->content.piece);
+	if ((m->content & SMTP_CONTENT_DOTS || c->plan) && !c->bdat &&
+	    (!buf_room(&c->content.buf, c->content.buf.max) || (c->plan && !buf_room(&c->content.piece, c->content.piece.max)))) {
 		struct smtp_result res;
 		client_result_text(c, &res, SMTP_OUT_LOST, SMTP_PHASE_MAIL, "4.3.0", "out of memory");
 		client_undecided(c, &res);
 		buf_reset(&c->content.buf);
+		buf_reset(&c->content.piece);
 		return false;
 	}
 	return left > 0;
@@ -277,7 +320,7 @@ static void put_mail(struct smtp_client *c)
 	struct buf *b = &c->out;
 	c->mails++;
 	buf_addz(b, "MAIL FROM:<");
-	buf_adds(b, m->mail_from);
+	client_address_put(c, m->mail_from, b);
 	buf_addc(b, '>');
 	if (c->offer.caps & SMTP_CAP_SIZE)
 		buf_addf(b, " SIZE=%llu", (unsigned long long)size(c));
@@ -316,17 +359,22 @@ static void put_rcpt(struct smtp_client *c, const struct smtp_client_rcpt *r)
 {
 	struct buf *b = &c->out;
 	buf_addz(b, "RCPT TO:<");
-	buf_adds(b, r->address);
+	client_address_put(c, r->address, b);
 	buf_addc(b, '>');
 	if (c->offer.caps & SMTP_CAP_DSN) {
 		if (notify_ok(r->notify)) {
 			buf_addz(b, " NOTIFY=");
 			buf_adds(b, r->notify);
 		}
-		if (str_chr(r->orcpt, ';') > 0 && xtext_ok(r->orcpt, ORCPT_MAX, c->utf8)) {
+		struct buf ascii = BUF_INIT(ORCPT_MAX);
+		struct str orcpt = r->orcpt;
+		if (!c->utf8 && !str_is_ascii(orcpt) && smtp_orcpt_to_ascii(orcpt, &ascii) == 0)
+			orcpt = buf_str(&ascii);
+		if (str_chr(orcpt, ';') > 0 && xtext_ok(orcpt, ORCPT_MAX, c->utf8)) {
 			buf_addz(b, " ORCPT=");
-			buf_adds(b, r->orcpt);
+			buf_adds(b, orcpt);
 		}
+		buf_free(&ascii);
 	}
 	buf_add(b, "\r\n", 2);
 }
@@ -380,7 +428,7 @@ static void begin_bdat(struct smtp_client *c)
 		client_close(c, SMTP_OUT_LOST, "out of memory");
 		return;
 	}
-	client_content_begin(&c->content, c->msg, false, true);
+	client_content_begin(&c->content, c->msg, NULL, false, true);
 	c->at = 0;
 	c->state = CS_CONTENT;
 }
@@ -393,7 +441,7 @@ static void data_answer(struct smtp_client *c)
 			client_close(c, SMTP_OUT_PROTOCOL, "DATA accepted without a recipient");
 			return;
 		}
-		client_content_begin(&c->content, c->msg, !c->accepted, false); /* none: a lone dot is due (RFC 2920 §3.1) */
+		client_content_begin(&c->content, c->msg, c->plan, !c->accepted, false); /* none: a lone dot is due (RFC 2920 §3.1) */
 		c->at = 0;
 		c->state = CS_CONTENT;
 		return;
@@ -463,6 +511,7 @@ void client_mail_answer(struct smtp_client *c)
 	struct smtp_result *res = &c->msg->rcpts[c->at - 1].result;
 	if (how == SMTP_OUT_OK) {
 		res->phase = SMTP_PHASE_DOT;
+		c->msg->rcpts[c->at - 1].dsn_passed = c->offer.caps & SMTP_CAP_DSN;
 		c->accepted++;
 	} else if (!c->mail_refused) {
 		client_result_reply(c, res, SMTP_PHASE_RCPT);

@@ -175,3 +175,25 @@ int smtp_orcpt_decode(struct str in, bool utf8, struct str *ret_type, struct buf
 		*ret_type = wide ? STR("utf-8") : type;
 	return 0;
 }
+
+int smtp_orcpt_to_ascii(struct str in, struct buf *out)
+{
+	size_t before = out->n;
+	if (!str_is_ascii(in) && (!str_istarts(in, STR("utf-8;")) || !str_is_utf8(in)))
+		return -1;
+	for (size_t i = 0; i < in.n;) {
+		unsigned char c = (unsigned char)in.p[i++];
+		if (c < 0x80) {
+			buf_addc(out, (char)c);
+			continue;
+		}
+		uint32_t v = c < 0xe0 ? c & 0x1fu : c < 0xf0 ? c & 0x0fu : c & 0x07u;
+		for (; i < in.n && ((unsigned char)in.p[i] & 0xc0) == 0x80; i++)
+			v = v << 6 | ((unsigned char)in.p[i] & 0x3fu);
+		buf_addf(out, "\\x{%X}", v);
+	}
+	if (!out->failed)
+		return 0;
+	out->n = before;
+	return -1;
+}

@@ -23,5 +23,8 @@ int smtp_xtext_encode(struct str in, struct buf *out);
  * address is appended to out (may be NULL); *ret_type (may be NULL) is the type as sent, or "utf-8" for an address of
  * "rfc822" outside ASCII. Returns 0, or -1 as above. */
 int smtp_orcpt_decode(struct str in, bool utf8, struct str *ret_type, struct buf *out);
+/* Appends an ORCPT value of type "utf-8" in its form for a peer without SMTPUTF8: \x{HEX} for what is not ASCII (RFC 6533 §3, utf-8-addr-xtext). Others
+ * are appended as they are. Returns 0, or -1: no UTF-8, not ASCII and of another type, or no memory; out is as before then. */
+int smtp_orcpt_to_ascii(struct str in, struct buf *out);
 
 #endif

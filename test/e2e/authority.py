@@ -1,5 +1,6 @@
 """nsd as the authority of a few zones, on loopback, as a process of our own. A module; no test by itself."""
 import os
+import signal
 import socket
 
 import pepsi
@@ -10,8 +11,19 @@ def strings(text):
     return " ".join('"%s"' % text[i:i + 200] for i in range(0, len(text), 200))
 
 
-def start(t, zones):
-    """zones: name → records behind $ORIGIN, with SOA and NS. "127.0.0.1:PORT"."""
+HEAD = "$ORIGIN %s.\n$TTL 60\n@ IN SOA ns.test. root.test. %d 3600 600 86400 30\n@ IN NS ns.test.\n%s"
+
+
+def change(kept, name, text):
+    """Other records in a zone of start(…, kept)."""
+    kept["serial"] = kept.get("serial", 1) + 1
+    with open(os.path.join(kept["folder"], name), "w") as f:
+        f.write(HEAD % (name, kept["serial"], text))
+    kept["process"].send_signal(signal.SIGHUP)
+
+
+def start(t, zones, kept=None):
+    """zones: name → records behind $ORIGIN, with SOA and NS. "127.0.0.1:PORT". kept: a dictionary for change()."""
     folder = os.path.join(t.dir, "nsd%d" % t.next_number())
     os.mkdir(folder)
     port = pepsi.free_port()
@@ -24,8 +36,10 @@ def start(t, zones):
             f.write('zone:\n name: "%s"\n zonefile: "%s"\n' % (name, name))
     for name, text in zones.items():
         with open(os.path.join(folder, name), "w") as f:
-            f.write("$ORIGIN %s.\n$TTL 60\n@ IN SOA ns.test. root.test. 1 3600 600 86400 30\n@ IN NS ns.test.\n%s" % (name, text))
-    t.popen([pepsi.need("nsd"), "-d", "-c", conf], log=os.path.join(folder, "nsd.log"))
+            f.write(HEAD % (name, 1, text))
+    process = t.popen([pepsi.need("nsd"), "-d", "-c", conf], log=os.path.join(folder, "nsd.log"))
+    if kept is not None:
+        kept.update(folder=folder, process=process)
     first = b"".join(bytes([len(x)]) + x.encode() for x in next(iter(zones)).split(".")) + b"\0"
 
     def answers():

@@ -344,6 +344,8 @@ def received(t, failed, raw):
         z.writestr("far.test!pass.test!1!2.xml", OLD % ("far", "pass.test", ROW))
     feed(wrapped("r.zip", "application/zip", archive.getvalue()))
     pepsi.wait_for("the second report", lambda: len(summary()["reports"]) == 2, 30, 0.3)
+    d.counts(2, "reports_total", "reports", result="stored")
+    d.counts(1, "reports_total", "reports", result="duplicate")
     got = summary()
     pepsi.check(got["domains"][0]["messages"] == 45 and got["domains"][0]["rejected"] == 41 and got["sources"][0]["ip"] == "203.0.113.5", got)
     pepsi.check(summary("--since", "2100-01-01")["reports"] == [], "--since")

@@ -1,6 +1,7 @@
 """Delivery to mail exchangers over the real daemon: nsd as the DNS, exchangers on loopback addresses. Which host, what when it fails, what goes
 back to the sender, TLS, many messages at once beside hosts that are dead or say nothing."""
 import os
+import re
 import time
 
 import authority
@@ -19,7 +20,8 @@ class Net:
         self.t, self.port = t, pepsi.free_port()
         self.zones = {"sender.test": "@ IN MX 10 mx\nmx IN A 127.9.0.1\n"}
         self.zones.update(zones)
-        self.dns = authority.start(t, self.zones)
+        self.authority = {}
+        self.dns = authority.start(t, self.zones, self.authority)
         self.back = self.sink("127.9.0.1")  # where reports to senders go
         stage = "[stage-init]\nPROGRAM = pepsi-stage-relay-to-internet\n%sBOUNCE_STAGE = bounce\n%s\n" % (options % self.port, more)
         self.d = pepsi.Pepsid(t, stage + pepsi.bounce(), more="[pepsi-dns]\nSERVERS = %s\n" % self.dns, **kw)
@@ -165,6 +167,79 @@ def tls(t):
         pepsi.check(not s.messages and net.logged("deferred to=<x@%s>" % domain), "not deferred")
 
 
+def each(t):
+    """Of three recipients of one row one is delivered, one put off, one refused: each has his own outcome, and the next attempt is for whom it is due, and
+    for nobody else. What senders ask for by DSN goes along, for each his own, where the host offers it, and is answered by us where it does not."""
+    net = Net(t, {"each.test": one_zone("mx", "127.9.0.61"), "old.test": one_zone("mx", "127.9.0.62"), "room.test": one_zone("mx", "127.9.0.63")},
+              "ADDRESS_HEALTH = NO\nSHAPE_1 = * backoff=1s..2s\n")
+    a = net.sink("127.9.0.61")
+    a.script = {"rcpt": lambda line: "450 4.2.1 later" if "later@" in line and len(a.messages) < 1 else "550 5.1.1 nobody" if "nobody@" in line else None}
+    s = pepsi.Smtp(net.d.port)
+    for line in ("MAIL FROM:<me@sender.test> RET=HDRS ENVID=each1", "RCPT TO:<good@each.test> NOTIFY=SUCCESS ORCPT=rfc822;one@each.test",
+                 "RCPT TO:<later@each.test> NOTIFY=FAILURE,DELAY", "RCPT TO:<nobody@each.test> NOTIFY=FAILURE ORCPT=rfc822;three@each.test"):
+        pepsi.check(s.cmd(line)[0] == 250, line)
+    pepsi.check(s.cmd("DATA")[0] == 354, "DATA")
+    s.raw(pepsi.message("each", sender="me@sender.test") + b".\r\n")
+    pepsi.check(s.reply()[0] == 250, "not accepted")
+    s.close()
+    pepsi.wait_for("both copies", lambda: a.tokens().count("each") == 2, 30)
+    text = report(net, "each")
+    pepsi.check("Final-Recipient: rfc822; nobody@each.test" in text and "Original-Recipient: rfc822;three@each.test" in text.replace("rfc822; three", "rfc822;three") and "Original-Envelope-Id: each1" in text, text)
+    net.d.wait_empty()
+    first, second = [m for m in a.messages if m.token == "each"]
+    pepsi.check([r[0] for r in first.rcpts] == ["good@each.test"] and [r[0] for r in second.rcpts] == ["later@each.test"], "%s, %s" % (first.rcpts, second.rcpts))
+    pepsi.check("NOTIFY=SUCCESS" in first.rcpts[0][1] and "ORCPT=rfc822;one@each.test" in first.rcpts[0][1], "%s" % first.rcpts)
+    pepsi.check("NOTIFY=FAILURE,DELAY" in second.rcpts[0][1] and "ORCPT" not in second.rcpts[0][1], "%s" % second.rcpts)
+    pepsi.check(all("ENVID=each1" in m.mail_params and "RET=HDRS" in m.mail_params for m in (first, second)), "MAIL parameters")
+    pepsi.check(len(net.back.messages) == 1, "reports: %s" % [m.data[:600] for m in net.back.messages])  # none about good@: that is the host's duty now
+    # a host without DSN is told nothing, and the sender hears from us
+    b = net.sink("127.9.0.62", extensions=("PIPELINING", "8BITMIME"))
+    net.d.accept("me@sender.test", ["x@old.test"], pepsi.message("old", sender="me@sender.test"), params="RET=HDRS ENVID=old1", rcpt_params="NOTIFY=SUCCESS")
+    arrives("old", b)
+    pepsi.check("ENVID" not in b.messages[0].mail_params and not b.messages[0].rcpts[0][1], "%s %s" % (b.messages[0].mail_params, b.messages[0].rcpts))
+    text = report(net, "old")
+    pepsi.check("Action: relayed" in text and "x@old.test" in text, text)
+    # so many in a transaction as it takes: by LIMITS, and by 452
+    c = net.sink("127.9.0.63", extensions=("PIPELINING", "8BITMIME", "LIMITS RCPTMAX=2"))
+    net.accept("limits", *["r%d@room.test" % i for i in range(5)])
+    pepsi.wait_for("three transactions", lambda: c.tokens().count("limits") == 3, 30)
+    net.d.wait_empty()
+    sizes = [len(m.rcpts) for m in c.messages]
+    pepsi.check(sorted(sizes) == [1, 2, 2] and len({r[0] for m in c.messages for r in m.rcpts}) == 5, "%s" % sizes)
+    c.extensions, taken = ["PIPELINING"], []
+    c.script = {"mail": lambda line: taken.clear(), "rcpt": lambda line: "452 4.5.3 too many" if len(taken) == 2 else taken.append(line)}
+    net.accept("rooms", *["r%d@room.test" % i for i in range(5)])
+    pepsi.wait_for("three more", lambda: c.tokens().count("rooms") == 3, 30)
+    net.d.wait_empty()
+    pepsi.check(sorted(r[0] for m in c.messages if m.token == "rooms" for r in m.rcpts) == ["r%d@room.test" % i for i in range(5)], "not each once")
+
+
+def moves(t):
+    """Exchangers that moved are found as soon as none of the known addresses answers, however long the old records are valid; IPv6 first, IPv4 where
+    nobody is there; and each address that fails is left alone by itself."""
+    zone = "@ 86400 IN MX 10 mx\nmx 86400 IN A 127.9.0.%d\n"
+    net = Net(t, {"moves.test": zone % 71, "six.test": "@ IN MX 10 mx\nmx IN AAAA ::1\n", "both.test": "@ IN MX 10 mx\nmx IN AAAA ::1\nmx IN A 127.9.0.73\n"},
+              "SHAPE_1 = * backoff=1s..2s\n")
+    net.accept("moves", "x@moves.test")
+    pepsi.wait_for("nobody is there", lambda: net.logged("deferred to=<x@moves.test>"), 30)
+    new = net.sink("127.9.0.72")
+    authority.change(net.authority, "moves.test", zone % 72)
+    pepsi.wait_for("its new address", lambda: "moves" in new.tokens() or (net.d.cli("queue", "retry", "--all") and False), 60 * pepsi.PATIENCE, 1)
+    arrives("moves", new)
+    pepsi.check(net.logged("event=asked-anew domain=moves.test"), "how?")
+    four, six = net.sink("127.9.0.73"), net.sink("::1")
+    for token, rcpt in (("six", "x@six.test"), ("first", "x@both.test")):
+        net.accept(token, rcpt)
+        arrives(token, six)
+    line = net.logged("relayed to=<x@six.test>")[0]
+    pepsi.check("ip=::1 " in line and "from=::1 " in line, line)
+    net.d.wait_empty()
+    six.down()
+    net.accept("then", "y@both.test")
+    arrives("then", four)
+    pepsi.check(net.logged("event=address-ill address=::1"), "not told")
+
+
 def inner(t):
     """What the DNS of strangers names is not connected to unless it is of the public Internet, or in ALLOW_NETWORKS: neither by MX nor by literal."""
     net = Net(t, {"lab.test": one_zone("mx", "127.9.0.51"), "self.test": one_zone("mx", "127.8.0.1"), "inner.test": one_zone("mx", "10.0.0.1"),
@@ -219,4 +294,55 @@ def crowd(t):
     pepsi.check(all(len(sinks[i].tokens()) == 10 for i in sinks), "something came twice")
 
 
-pepsi.main(__file__, [domains, hosts, answered, tls, inner, crowd])
+def looked_at(t):
+    """What an operator sees: what is counted, and where mail goes, worst first."""
+    ca = Authority(t)
+    good = ca.issue("mx.safe.test", "DNS:mx.safe.test")
+    net = Net(t, {"safe.test": one_zone("mx", "127.9.0.61"), "plain.test": one_zone("mx", "127.9.0.62"), "dead.test": one_zone("mx", "127.9.0.63"),
+                  "no.test": one_zone("mx", "127.9.0.64"), "cut.test": one_zone("mx", "127.9.0.65")},
+              "TLS_CA_FILE = %s\nADDRESS_HEALTH = NO\nSHAPE_1 = * backoff=60s..90s\n" % ca.cert)
+    safe = net.sink("127.9.0.61", tls=good, extensions=("PIPELINING", "8BITMIME", "STARTTLS"))
+    plain, no, cut = net.sink("127.9.0.62"), net.sink("127.9.0.64"), net.sink("127.9.0.65")
+    no.script = {"rcpt": "550 5.1.1 nobody"}
+    cut.script = {"eod": "drop"}
+    net.accept("safe", "x@safe.test")
+    arrives("safe", safe)
+    for i in range(3):
+        net.accept("plain%d" % i, "x@plain.test")
+        arrives("plain%d" % i, plain)
+    net.accept("no", "x@no.test")
+    report(net, "no")
+    net.accept("cut", "x@cut.test")
+    for i in range(5):
+        net.accept("dead%d" % i, "x@dead.test")
+    module = net.d.module
+    # with the report to the sender of what was refused
+    pepsi.wait_for("deliveries", lambda: module("deliveries_total", result="delivered") == 5, 30)
+    pepsi.check(module("delivery_seconds_count") == 5 and module("deliveries_total", result="failed") == 1, "deliveries")
+    pepsi.wait_for("deferrals", lambda: module("deliveries_total", result="deferred") >= 2, 30)
+    pepsi.wait_for("what may have arrived", lambda: module("maybe_delivered_total") >= 1, 30)
+    pepsi.check(module("sessions_tls_total", safety="pkix") == 1, "sessions_tls: %s" % [kv for kv in net.d.metrics().items() if "sessions" in kv[0]])
+    pepsi.check(module("sessions_tls_total", safety="plain") >= 4 and module("sessions_tls_total", safety="refused") == 0, "plain sessions")
+    pepsi.check(module("sessions_total", how="reused") == 2 and module("sessions_total", how="failed") >= 1, "sessions: %s" % [kv for kv in net.d.metrics().items() if "sessions" in kv[0]])
+    pepsi.wait_for("the dead one, and the one that hangs up, are left alone", lambda: module("destinations", state="backoff") == 2, 30)
+    pepsi.check(not [k for k in net.d.metrics() if ".test" in k], "a domain is a label")
+
+    def rows(*args):
+        return net.d.json("queue", "destinations", *args)
+    dead = pepsi.wait_for("the report", lambda: [r for r in rows() if r["destination"] == "mx.dead.test" and r["state"] == "backoff"], 30)[0]
+    pepsi.check({r["destination"] for r in rows()[:2]} == {"mx.dead.test", "mx.cut.test"}, "not worst first: %s" % rows())
+    pepsi.check(0 < dead["backoff_ms"] <= 90000 and dead["trouble"] == "unreachable" and "refused" in dead["error"] and dead["stage"] == "init" and dead["failed"] >= 1, "%s" % dead)
+    names = {r["destination"]: r for r in rows()}
+    pepsi.check(names["mx.plain.test"]["sent"] == 3 and names["mx.plain.test"]["state"] == "good" and names["mx.no.test"]["refused"] == 1, "%s" % names)
+    pepsi.check("mx.plain.test" in [r["destination"] for r in rows("PLAIN.test")] and {r["destination"] for r in rows("mx.*ea*.test")} == {"mx.dead.test"}, "patterns")
+    pepsi.check({r["destination"] for r in rows("test")} == set(names) and not rows("est") and not rows("--stage", "bounce") and len(rows("--limit", "2")) == 2, "patterns")
+    code, out, err = net.d.cli("queue", "destinations")
+    pepsi.check(code == 0 and out.splitlines()[0].split()[:3] == ["DESTINATION", "STAGE", "STATE"] and re.match(r"mx\.(dead|cut)\.test +init +backoff ", out.splitlines()[1]), out + err)
+    code, out, err = net.d.cli("queue", "destinations", "nowhere.test")
+    pepsi.check(code == 0 and "no worker knows such a destination" in out, out + err)
+    code, out, err = net.d.cli("status")
+    pepsi.check(code == 0 and "deliveries delivered 5" in out and "backoff 2" in out, out)
+    net.d.cli("queue", "delete", "--all")
+
+
+pepsi.main(__file__, [domains, hosts, answered, tls, each, moves, inner, crowd, looked_at])

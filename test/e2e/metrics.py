@@ -105,29 +105,19 @@ def measuring(t, more="", many=False, init="PARALLELISM = 1\n"):
     return pepsi.Pepsid(t, stages + more, pepsi="MODULE_PATH = %s:%s\n" % (BUILT, os.path.join(os.path.dirname(pepsi.BIN), "lib", "pepsi", "modules")))
 
 
-def module(d, name, stage="init", **labels):
-    """One value of a module's metric; None when it is not there."""
-    text = "".join(',%s="%s"' % kv for kv in labels.items())
-    return d.metrics().get('pepsi_module_%s{stage="%s"%s}' % (name, stage, text))
-
-
-def comes(d, want, name, **labels):
-    pepsi.wait_for("%s %s = %s" % (name, labels, want), lambda: module(d, name, **labels) == want, 20, 0.1)
-
-
 def modules_count(t, many=False):
     """Counters, gauges and timings of a module at /metrics and in status, under the names they have there."""
     d = measuring(t, many=many)
     for i in range(3):
         d.accept("s@example.test", ["x-%d@far.test" % i], b"Subject: x\r\n\r\nhello\r\n")
     d.accept("s@example.test", ["big@far.test"], b"Subject: x\r\n\r\n" + (b"y" * 70 + b"\r\n") * 30)
-    comes(d, 3, "seen_total", size="small")
-    comes(d, 1, "seen_total", size="large")
-    comes(d, 8, "plain_total")
-    comes(d, 4, "level")
-    comes(d, 4, "took_seconds_count")
-    pepsi.check(module(d, "took_seconds_bucket", le="0.01") == 0 and module(d, "took_seconds_bucket", le="0.05") == 4, "the buckets")
-    pepsi.check(abs(module(d, "took_seconds_sum") - 0.08) < 1e-6, "the sum")
+    d.counts(3, "seen_total", size="small")
+    d.counts(1, "seen_total", size="large")
+    d.counts(8, "plain_total")
+    d.counts(4, "level")
+    d.counts(4, "took_seconds_count")
+    pepsi.check(d.module("took_seconds_bucket", le="0.01") == 0 and d.module("took_seconds_bucket", le="0.05") == 4, "the buckets")
+    pepsi.check(abs(d.module("took_seconds_sum") - 0.08) < 1e-6, "the sum")
     body = d.http_get("/metrics")[1]
     pepsi.check("# HELP pepsi_module_seen_total Messages seen.\n# TYPE pepsi_module_seen_total counter\n" in body, "no help")
     pepsi.check("# TYPE pepsi_module_took_seconds histogram\n" in body and "# TYPE pepsi_module_level gauge\n" in body, "no types")
@@ -138,9 +128,9 @@ def modules_count(t, many=False):
     # a worker that ends in order has told all, its last words too; its level goes with it
     code, out, err = d.cli("reload")
     pepsi.check(code == 0, "reload: %s" % err)
-    comes(d, 1, "seen_total", size="closed")
-    comes(d, 0, "level")
-    pepsi.check(module(d, "seen_total", size="small") == 3, "what was counted is gone with its worker")
+    d.counts(1, "seen_total", size="closed")
+    d.counts(0, "level")
+    pepsi.check(d.module("seen_total", size="small") == 3, "what was counted is gone with its worker")
     d.stop()
 
 
@@ -153,13 +143,13 @@ def crash_costs_a_second(t):
     """What a worker counted before its last second stays; the crash itself is the dispatcher's to count."""
     d = measuring(t, init="PARALLELISM = 1\nMAX_RUNTIME = 60 s\n")
     d.accept("s@example.test", ["x@far.test"], b"Subject: x\r\n\r\nhello\r\n")
-    comes(d, 1, "seen_total", size="small")
+    d.counts(1, "seen_total", size="small")
     d.accept("s@example.test", ["crash@far.test"], b"Subject: x\r\n\r\nhello\r\n")
     pepsi.wait_for("the crashes", lambda: d.metrics()['pepsi_stage_crashes_total{stage="init"}'] >= 3, 60, 0.2)
-    pepsi.check(1 <= module(d, "seen_total", size="small") <= 4, "counted: %s" % module(d, "seen_total", size="small"))
-    pepsi.check(module(d, "level") == 0, "the level of a dead worker")
+    pepsi.check(1 <= d.module("seen_total", size="small") <= 4, "counted: %s" % d.module("seen_total", size="small"))
+    pepsi.check(d.module("level") == 0, "the level of a dead worker")
     d.accept("s@example.test", ["y@far.test"], b"Subject: x\r\n\r\nhello\r\n")
-    pepsi.wait_for("another count", lambda: module(d, "seen_total", size="small") >= 2, 20, 0.1)
+    pepsi.wait_for("another count", lambda: d.module("seen_total", size="small") >= 2, 20, 0.1)
     d.stop()
 
 
@@ -172,11 +162,11 @@ def nothing_forged(t):
     d.accept("s@example.test", ["forge@far.test"], b"Subject: x\r\n\r\nhello\r\n")
     pepsi.wait_for("refusals", lambda: d.metrics()["pepsi_dispatch_metrics_refused_total"] == 7, 20, 0.1)
     d.accept("s@example.test", ["x@far.test"], b"Subject: x\r\n\r\nhello\r\n")
-    comes(d, 2, "seen_total", size="small")
+    d.counts(2, "seen_total", size="small")
     pepsi.check(not [k for k in d.metrics() if "pepsi_module_forged" in k], "forged")
     pepsi.check(d.metrics()["pepsi_stage_messages_total{stage=\"init\"}"] <= before + 2, "messages of the core")
     d.accept("s@example.test", ["values@far.test"], b"Subject: x\r\n\r\nhello\r\n")
-    pepsi.wait_for("other", lambda: (module(d, "seen_total", size="other") or 0) > 700, 20, 0.1)
+    pepsi.wait_for("other", lambda: (d.module("seen_total", size="other") or 0) > 700, 20, 0.1)
     seen = [k for k in d.metrics() if k.startswith("pepsi_module_seen_total{")]
     pepsi.check(len(seen) <= 257, "%d series" % len(seen))
     pepsi.check(sum(v for k, v in d.metrics().items() if k in seen) == 1003, "some are lost")
@@ -189,4 +179,41 @@ def nothing_forged(t):
     d.stop()
 
 
-pepsi.main(__file__, [well_formed, balance_holds, crowd_that_says_nothing, modules_count, many_count, crash_costs_a_second, nothing_forged])
+def relays_count(t):
+    """The next hops of an operator: what was handed on, put off and refused, over how many sessions; the same names for all."""
+    hop, store = pepsi.Sink(t), pepsi.Sink(t, lmtp=True)
+    box = os.path.join(t.dir, "box")
+    os.mkdir(box)
+    os.chmod(box, 0o777)
+    d = pepsi.Pepsid(t, pepsi.route("init", [("far.test", "hop"), ("near.test", "store"), ("void.test", "void")], "box")
+                     + pepsi.smarthost("hop", hop.port, "IDLE_TIMEOUT = 60 s\nPARALLELISM = 1\n") + pepsi.lmtp("store", store.port)
+                     + "[stage-void]\nPROGRAM = pepsi-stage-discard\n\n" + pepsi.maildir("box", box) + pepsi.bounce(to="void"))
+    hop.script = {"rcpt": lambda l: "550 5.1.1 gone" if "gone" in l else "450 4.2.0 later" if "later" in l else None}
+
+    def send(*rcpts):
+        d.accept("s@example.test", list(rcpts), b"Subject: x\r\n\r\nhello\r\n")
+    send("ok@far.test")
+    pepsi.wait_for("the first", lambda: len(hop.messages) == 1, 20)
+    send("ok@far.test", "gone@far.test")
+    send("later@far.test")
+    send("a@near.test")
+    send("b@box.test")
+
+    def result(stage, what):
+        return d.module("deliveries_total", stage, result=what)
+    pepsi.wait_for("the hop's", lambda: result("hop", "delivered") == 2 and result("hop", "failed") == 1 and result("hop", "deferred") >= 1, 30)
+    pepsi.wait_for("the store's", lambda: result("store", "delivered") == 1 and result("box", "delivered") == 1, 30)
+    pepsi.check(d.module("sessions_total", "hop", how="opened") >= 1 and d.module("sessions_total", "hop", how="reused") >= 1, "sessions")
+    pepsi.check(d.module("sessions_tls_total", "store", safety="plain") == 1 and d.module("sessions_total", "box", how="opened") is None, "sessions")
+    pepsi.check(d.module("delivery_seconds_count", "hop") == 2 and d.module("maybe_delivered_total", "hop") == 0, "times")
+    hop.script = {"eod": "drop"}
+    send("ok@far.test")
+    pepsi.wait_for("what may have arrived", lambda: d.module("maybe_delivered_total", "hop") >= 1, 30)
+    hop.down()
+    send("ok@far.test")
+    pepsi.wait_for("failed sessions", lambda: d.module("sessions_total", "hop", how="failed") >= 1, 30)
+    d.cli("queue", "delete", "--all")
+    d.stop()
+
+
+pepsi.main(__file__, [well_formed, balance_holds, crowd_that_says_nothing, modules_count, many_count, crash_costs_a_second, nothing_forged, relays_count])

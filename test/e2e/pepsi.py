@@ -642,6 +642,14 @@ class Pepsid:
         check(status == 200, "/metrics: %d" % status)
         return dict((k, float(v)) for k, v in (line.rsplit(" ", 1) for line in body.splitlines() if line and line[0] != "#"))
 
+    def module(self, name, stage="init", **labels):
+        """One value of what a stage's module counts (pepsi_module_…); None when it is not there."""
+        return self.metrics().get('pepsi_module_%s{stage="%s"%s}' % (name, stage, "".join(',%s="%s"' % kv for kv in labels.items())))
+
+    def counts(self, want, name, stage="init", seconds=20, **labels):
+        """Waits until it has that value: a worker tells once a second."""
+        wait_for("%s of %s %s = %s" % (name, stage, labels, want), lambda: self.module(name, stage, **labels) == want, seconds, 0.1)
+
     def maildir(self, address):
         """Messages in the Maildir of `address`, oldest first, as octets with CRLF line ends."""
         local, _, domain = address.partition("@")

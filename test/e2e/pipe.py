@@ -51,6 +51,9 @@ def what_it_decides(t):
     mail = pepsi.wait_for("the report", lambda: d.maildir("alice@example.test"), 20)
     pepsi.check(b"5.6.1" in mail[0] and b"not this one" in mail[0], "the report: %r" % mail[0])
     d.wait_empty(20)
+    for end, n in (("accept", 1), ("reroute", 1), ("reject", 1), ("invalid", 0)):
+        d.counts(n, "runs_total", end=end)
+    pepsi.check(d.module("run_seconds_count") == 3, "the runs' time")
     d.stop()
 
 

@@ -150,6 +150,8 @@ def who_is_ours(t):
     pepsi.check(s.send("a@example.test", "b@far.test", mail("relayed"))[0] == 250, "not accepted")
     s.close()
     pepsi.check(b"d=example.test" in received(sink, "relayed").data, "mail of our network was not signed")
+    d.counts(1, "dkim_messages_total", result="signed")
+    d.counts(1, "dkim_messages_total", result="from_outside")
     d.stop()
     # a report that Pepsi makes: its From is of HOSTNAME, and the domain above it signs, aligned
     d, sink = daemon(t, keys, "SUBDOMAINS = YES\n", pepsi="LOCAL_DOMAINS = example.test far.test\n")

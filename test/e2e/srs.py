@@ -268,6 +268,29 @@ def refusals(t):
     told(more[0], 451)
     told(more[1], 250)
     site.d.wait_empty()
+    # many sessions that asked while there was room: three get through, the others wait in the queue, where everybody can see why
+    flood = make(key, SRS, "author.test", "flooded")
+    sessions = [pepsi.Smtp(site.d.port, source="127.0.0.9") for _ in range(6)]
+    for s in sessions:
+        s.cmd("MAIL FROM:<>")
+        pepsi.check(s.cmd("RCPT TO:<%s>" % flood)[0] == 250, "the flood begins")
+    for i, s in enumerate(sessions):
+        s.cmd("DATA")
+        pepsi.check(s.cmd((bounce("flood%d" % i) + b".").decode())[0] == 250, "the flood")
+        s.close()
+    rows = pepsi.wait_for("the rest to wait", lambda: (lambda q: q if len(q) == 3 and all(r["status"] == "paused" for r in q) else None)(site.d.queue()), 30)
+    pepsi.check(all("more bounces of forwarded mail within the hour" in r["last_error"] for r in rows), "rows: %s" % rows)
+    pepsi.check(len([m for m in author.messages if b"Subject: flood" in m.data]) == 3, "three of the flood, not more")
+
+    def counted():
+        m = site.d.metrics()
+        return m if m.get('pepsi_module_srs_total{stage="srs",result="capped"}') == 3 else None
+    m = pepsi.wait_for("the counters", counted, 20)
+    # 3 of one author, 2 and 2 of the list and after it, 3 of the flood
+    pepsi.check(m['pepsi_module_srs_total{stage="srs",result="home"}'] == 10 and m['pepsi_module_srs_total{stage="srs",result="forged"}'] == 0, "counters: %s"
+                % {k: v for k, v in m.items() if "srs" in k})
+    code, said, err = site.d.cli("status")
+    pepsi.check("capped" in said, "status: %s" % said)
     # `pepsi recipient test` says what a bounce would be told
     code, said, err = site.d.cli("recipient", "test", more[1])
     pepsi.check(code == 0 and "stage:srs" in said, "recipient test: %d %s%s" % (code, said, err))

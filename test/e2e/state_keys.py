@@ -76,6 +76,13 @@ def daemon(t, sink, deaf, mailboxes, behind, others, names):
         with open(path, "w") as f:
             f.write(text)
     os.chmod(command, stat.S_IRWXU | stat.S_IRGRP | stat.S_IXGRP | stat.S_IROTH | stat.S_IXOTH)
+    srs = os.path.join(d.dir, "srs")
+    os.mkdir(srs, 0o700)
+    with open(os.path.join(srs, "keys"), "w") as f:
+        f.write("k active 1 %s\n" % os.urandom(32).hex())
+    os.chmod(os.path.join(srs, "keys"), 0o600)
+    for path in (srs, os.path.join(srs, "keys")):
+        signing.owned(path)
     keys = signing.Keys(t)
     keys.make("mx.example.test", "s")
     bad = "[stage-%s]\nPROGRAM = pepsi-stage-bad-%s\nDEPTH = 1\nNEXT_STAGE = relay\nBOUNCE_STAGE = bounce\n%s\n"
@@ -84,7 +91,8 @@ def daemon(t, sink, deaf, mailboxes, behind, others, names):
                     + [("nowhere.test", "bounce"), ("example.test", "maildir")], "relay")
         + bad % ("crash", "crash", "ALLOW_FUSION = YES\n") + bad % ("hang", "hang", "MAX_RUNTIME = 1 s\n") + bad % ("none", "none", "")
         + "[stage-filter]\nPROGRAM = pepsi-stage-pipe\nCOMMAND = %s\nNEXT_STAGE = relay\nBOUNCE_STAGE = bounce\nMAX_LIFETIME = 1 s\n\n" % command
-        + "[stage-aliases]\nPROGRAM = pepsi-stage-aliases\nFILE = %s\nDOMAINS = aliases.test\nNEXT_STAGE = relay\n\n" % aliases
+        + "[stage-aliases]\nPROGRAM = pepsi-stage-aliases\nFILE = %s\nDOMAINS = aliases.test\nNEXT_STAGE = srs\n\n" % aliases
+        + "[stage-srs]\nPROGRAM = pepsi-stage-srs\nDOMAIN = example.test\nKEY_DIR = %s\nNEXT_STAGE = relay\nBOUNCE_STAGE = bounce\n\n" % srs
         + "[stage-if]\nPROGRAM = pepsi-stage-if\nCONDITION = state origin.body 8BITMIME\nTHEN = discard\nELSE = relay\n\n"
         + "[stage-seal]\nPROGRAM = pepsi-stage-arc\nKEY_DIR = %s\nNEXT_STAGE = relay\nBOUNCE_STAGE = bounce\n\n" % keys.path
         + "[stage-discard]\nPROGRAM = pepsi-stage-discard\n\n"
@@ -253,6 +261,8 @@ def every_way(t):
     for data in (SEALED, SEALED + b"broken\r\n", pepsi.message("authors", sender="x@signed.test>, <y@list.test")):
         code, text = stranger.send("list@list.test", "bob@example.test", data)
         pepsi.check(code == 250, "from outside: %d %s" % (code, text))
+    code, text = stranger.send("list@list.test", "team@aliases.test", pepsi.message("forwarded", sender="x@list.test"))
+    pepsi.check(code == 250, "to be forwarded: %d %s" % (code, text))
     code, text = stranger.send("list@list.test", "seal@example.test", pepsi.message("sealed-here", sender="x@list.test"))
     pepsi.check(code == 250, "to be sealed: %d %s" % (code, text))
     stranger.close()

@@ -50,6 +50,9 @@ def learnt(t):
     d.accept("news@a.vip.test", ["gone@far.test"], message("vip"))
     wait_for("an exempt sender's to be tried", lambda: far.connections > before)
     wait_for("an empty queue", lambda: not d.queue(), 60)
+    d.counts(3, "suppressed_total", "listed", **{"class": "hard"})
+    d.counts(2, "suppression_learnt_total", "learn")
+    check(d.module("suppression_unasked_total", "listed") == 0, "the list was away")
 
 
 def by_hand(t):

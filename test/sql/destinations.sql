@@ -106,3 +106,27 @@ BEGIN
     EXCEPTION WHEN check_violation THEN
     END;
 END $$;
+
+-- warm-up: never more than the allowance, whoever asks; what is given back is there again; another day, address or destination is another matter
+DO $$ BEGIN
+    ASSERT pepsi.warmup_take('192.0.2.11', 'google', 20788, 50, 20) = 20 AND pepsi.warmup_take('192.0.2.11', 'google', 20788, 50, 20) = 20
+        AND pepsi.warmup_take('192.0.2.11', 'google', 20788, 50, 20) = 10 AND pepsi.warmup_take('192.0.2.11', 'google', 20788, 50, 20) = 0;
+    ASSERT pepsi.warmup_take('192.0.2.11', 'google', 20789, 100, 1) = 1 AND pepsi.warmup_take('2001:db8::11', 'google', 20788, 50, 1) = 1
+        AND pepsi.warmup_take('192.0.2.11', 'mx.a.test', 20788, 50, 1) = 1;
+    PERFORM pepsi.warmup_give('{192.0.2.11,192.0.2.11,192.0.2.99}', '{google,mx.a.test,google}', '{20788,20788,20788}', '{5,99,1}');
+    ASSERT pepsi.warmup_take('192.0.2.11', 'google', 20788, 50, 20) = 5 AND pepsi.warmup_take('192.0.2.11', 'mx.a.test', 20788, 50, 50) = 50;
+    -- a plan that was changed to less: what is over is not asked back
+    ASSERT pepsi.warmup_take('192.0.2.11', 'google', 20788, 10, 20) = 0;
+    BEGIN
+        PERFORM 1 FROM pepsi.warmup;
+        ASSERT false, 'role pepsi reads warmup';
+    EXCEPTION WHEN insufficient_privilege THEN
+    END;
+END $$;
+RESET ROLE;
+DO $$ BEGIN
+    INSERT INTO pepsi.warmup SELECT date '2026-12-01', '192.0.2.12', 'd' || n, 1 FROM generate_series(1, 20000) n;
+    INSERT INTO pepsi.warmup VALUES (date '2000-01-01', '192.0.2.12', 'old', 1);
+    ASSERT pepsi.warmup_take('192.0.2.12', 'one more', 20788, 50, 1) = 0 AND pepsi.warmup_take('192.0.2.12', 'd1', 20788, 50, 1) = 1;
+    ASSERT NOT EXISTS (SELECT FROM pepsi.warmup WHERE destination IN ('old', 'one more'));
+END $$;

@@ -36,9 +36,11 @@ NOT_STATE = {
     "modules/pepsi-stage-tlsrpt-report/report.c": None, # reports of others (pepsi.tlsrpt_received)
     "proto/sasl/server_bearer.c": "status schemes", # to the client that signs in (RFC 7628)
     "core/dispatch/stats.c": None,
+    "core/dispatch/measure.c": None, "proto/metrics/": None, # pepsi status, /metrics
     "proto/report/": None,               # TLS reports, to other servers (RFC 8460)
     "core/net/dns_stats.c": None,
     "proto/relay/traffic_view.c": None,  # destinations, for operators
+    "modules/pepsi-stage-relay-to-internet/outlook.c": "destinations known listed", # its status report (host->status_report())
     "modules/pepsi-stage-pipe/input.c": "id stage received_at mail_from rcpt_to state",  # the command's envelope
     "modules/pepsi-stage-pipe/reply.c": "name value",                                    # its reply, in messages
     # status lines from worker to dispatcher (core/worker/README.md)

@@ -144,6 +144,9 @@ struct pepsi_clone {
 #define PEPSI_DNS_TXT 16u
 #define PEPSI_DNS_AAAA 28u
 #define PEPSI_DNS_TLSA 52u
+/* Since 1.3. Beside the type in ask(): what the worker has in its cache is forgotten and asked anew: for a question whose answer has turned out to be of no
+ * use. The resolver behind it may still remember. */
+#define PEPSI_DNS_FRESH 0x10000u
 
 /* What an answer is. Since 1.1. */
 #define PEPSI_DNS_OK 0u       /* records are there */

@@ -33,7 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct smtp_client_rcpt rcpts[N] = { { .address = STR("a@b") }, { .address = STR("c>@d") },
 		{ .address = STR("\xc3\xa9@f"), .notify = STR("NEVER") }, { .address = STR("g@h"), .orcpt = STR("rfc822;g@h") } };
 	struct smtp_client_msg m = { .mail_from = STR("x@y"), .headers = STR("A: b\r\n"), .envid = STR("e"), .ret = STR("FULL"),
-		.body = flags & 2 ? STR(".\r\nx") : STR("x\xe9\r\n"), .rcpts = rcpts, .n_rcpts = N };
+		.body = flags & 2 ? STR(".\r\nx") : STR("x\xe9\r\n"), .downgrade = flags & 16 ? SMTP_DOWNGRADE_ALWAYS : SMTP_DOWNGRADE_NEVER, .rcpts = rcpts, .n_rcpts = N };
 	struct str seg[SMTP_CLIENT_SEGMENTS];
 	bool closed = false, tls = false, asked = false, ended = false;
 	size_t mails = 0;

@@ -48,6 +48,12 @@ static void on_stop(void *arg)
 	f->stopped++;
 }
 
+static void on_reports(void *arg, const char *stage, struct buf *json)
+{
+	(void)arg;
+	buf_addf(json, "[{\"stage\":\"%s\",\"report\":{}}]", stage ? stage : "all");
+}
+
 static void on_recipient(void *arg, struct str address, void (*done)(void *ctx, const char *answer, const char *source), void *ctx)
 {
 	(void)arg;
@@ -100,7 +106,7 @@ void fixture_open(struct fixture *f, bool db)
 	need(f->a->http_fds[0] >= 0);
 	f->a->n_http = 1;
 	f->port = net_listen_port(f->a->http_fds[0]);
-	const struct admin_source source = { f, on_status, on_metrics, is_healthy, on_wake, on_reload, on_stop, get_config, NULL, on_recipient };
+	const struct admin_source source = { f, on_status, on_metrics, is_healthy, on_wake, on_reload, on_stop, get_config, NULL, on_recipient, on_reports };
 	need(!admin_start(f->a, f->base, db ? &f->db : NULL, &source));
 }
 

@@ -380,6 +380,8 @@ static void test_commands(void **state)
 	check(&f, fd, "{\"cmd\":\"rule.add\",\"args\":{\"action\":\"reroute\",\"to\":\"init\",\"recipient\":\"@b\",\"dry_run\":true}}", "\"rule\":0,\"dry_run\":true}");
 	assert_true(f.db.dry);
 	assert_non_null(strstr(f.db.rule, "\"to_stage\":\"init\""));
+	check(&f, fd, "{\"cmd\":\"reports\"}", "\"data\":[{\"stage\":\"all\",\"report\":{}}]}");
+	check(&f, fd, "{\"cmd\":\"reports\",\"args\":{\"stage\":\"relay\"}}", "\"data\":[{\"stage\":\"relay\",\"report\":{}}]}");
 	check(&f, fd, "{\"cmd\":\"rule.add\",\"args\":{\"action\":\"reroute\",\"to\":\"imit\",\"recipient\":\"@b\"}}", "did you mean init?");
 	check(&f, fd, "{\"cmd\":\"rule.add\",\"args\":{\"action\":\"hold\",\"stage\":\"imit\"}}", "did you mean init?");
 	check(&f, fd, "{\"cmd\":\"rule.list\",\"args\":{\"action\":\"hold\"}}", "\"data\":[]");

@@ -142,13 +142,14 @@ static void misuse(void **state)
 	assert_null(worker_host.metric(&f.conf, PEPSI_METRIC_COUNTER, "Bad-Name", NULL, NULL));
 	assert_null(worker_host.metric(&f.conf, PEPSI_METRIC_COUNTER, NULL, NULL, NULL));
 	assert_null(worker_host.metric(&f.conf, PEPSI_METRIC_COUNTER, "good", "stage", NULL));
-	assert_null(worker_host.metric(&f.conf, PEPSI_METRIC_COUNTER, "good", NULL, "two\nlines"));
+	assert_non_null(worker_host.metric(&f.conf, PEPSI_METRIC_GAUGE, "unexplained", NULL, "two\nlines"));
+	assert_string_equal(measure_set("here")->first->help, "");
 	assert_null(worker_host.metric(&f.conf, 9, "good", NULL, NULL));
 	worker_host.measure(NULL, "x", 1);
 	struct pepsi_metric *m = worker_host.metric(&f.conf, PEPSI_METRIC_COUNTER, "good", "", "");
 	assert_non_null(m);
 	worker_host.measure(m, NULL, -1);
-	assert_null(measure_set("here")->first->first);
+	assert_null(measure_set("here")->last->first);
 	assert_int_equal(worker_host.status_report(&f.conf, "{"), PEPSI_MISUSE);
 	assert_int_equal(worker_host.status_report(&f.conf, "[]"), PEPSI_MISUSE);
 	static char big[WIRE_REPORT_MAX + 2];

@@ -87,6 +87,36 @@ void test_internet_per_recipient(void **state)
 	site_done(&m);
 }
 
+/* RFC 3461 §5.2: each recipient's wishes go to a host that offers DSN, which has the duty then; for those whose host does not offer it we have. */
+void test_internet_dsn_each(void **state)
+{
+	static const char *const with[] = { "!220 p\r\n", "?EHLO us.example\r\n", "!250-p\r\n250-PIPELINING\r\n250 DSN\r\n",
+		"?MAIL FROM:<a@b.example> RET=HDRS ENVID=e1\r\nRCPT TO:<x@example.org> NOTIFY=SUCCESS ORCPT=rfc822;o1\r\n"
+		"RCPT TO:<y@example.org> NOTIFY=SUCCESS,FAILURE\r\nRCPT TO:<z@example.org> NOTIFY=NEVER\r\nDATA\r\n",
+		"!250 ok\r\n250 ok\r\n450 4.2.1 not here\r\n450 4.2.1 not here\r\n354 go\r\n", CONTENT, "!250 2.0.0 took it\r\n", "~", NULL };
+	static const char *const without[] = { EHLO, "?MAIL FROM:<a@b.example>\r\nRCPT TO:<y@example.org>\r\nRCPT TO:<z@example.org>\r\nDATA\r\n",
+		"!250 ok\r\n250 ok\r\n250 ok\r\n354 go\r\n", CONTENT, "!250 2.0.0 took it\r\n", "~", NULL };
+	static const char *const zone[] = { "example.org MX 10 mx1.example.org", "example.org MX 20 mx2.example.org", "mx1.example.org A 127.0.0.2",
+		"mx2.example.org A 127.0.0.3", NULL };
+	struct site s;
+	struct peer p, q;
+	struct pepsi_msg m = site_message("x@example.org y@example.org z@example.org");
+	(void)state;
+	m.state = "{\"dsn\":{\"ret\":\"HDRS\",\"envid\":\"e1\",\"rcpt\":[{\"notify\":\"SUCCESS\",\"orcpt\":\"rfc822;o1\"},{\"notify\":\"SUCCESS,FAILURE\"},"
+		  "{\"notify\":\"NEVER\"}]}}";
+	peer_start(&p, "127.0.0.2", with);
+	peer_start(&q, "127.0.0.3", without);
+	site_open(&s, zone, false, NULL);
+	site_deliver(&s, &m);
+	site_says(&m, "clone bounce status 0 retry 0 [1] {\"bounce\":{\"failed_recipient\":\"y@example.org\"");
+	site_says(&m, "\"kind\":\"success\"");
+	site_says(&m, "complete_success [all] dsn_here 0\ncomplete 0\n");
+	site_close(&s);
+	peer_end(&p);
+	peer_end(&q);
+	site_done(&m);
+}
+
 /* "Too many recipients" brings another transaction, with the same host. */
 void test_internet_rooms(void **state)
 {
@@ -247,6 +277,7 @@ int main(void)
 		cmocka_unit_test(test_internet_reuses),
 		cmocka_unit_test(test_internet_stale),
 		cmocka_unit_test(test_internet_per_recipient),
+		cmocka_unit_test(test_internet_dsn_each),
 		cmocka_unit_test(test_internet_rooms),
 		cmocka_unit_test(test_internet_limits),
 		cmocka_unit_test(test_internet_splits),

@@ -41,6 +41,7 @@ void test_internet_delivers(void **state);
 void test_internet_reuses(void **state);
 void test_internet_stale(void **state);
 void test_internet_per_recipient(void **state);
+void test_internet_dsn_each(void **state);
 void test_internet_rooms(void **state);
 void test_internet_limits(void **state);
 void test_internet_splits(void **state);

@@ -76,7 +76,8 @@ static const struct script scripts[] = {
 	      { CONTENT, "250 ok\r\n" }, QUIT },
 	    "ready\ndone\npermanent rcpt 0 5.1.3 the recipient address cannot be sent\nok dot 250 - ok\n"
 	    "permanent rcpt 0 5.1.3 the recipient address cannot be sent\n"
-	    "permanent rcpt 0 5.6.7 the next hop does not take internationalized addresses (SMTPUTF8)\nready\n" CLOSED_OK,
+	    "permanent rcpt 0 5.6.7 the address \xc3\xa9@f cannot be written in ASCII, and the next hop does not take internationalized addresses (SMTPUTF8)\n"
+	    "ready\n" CLOSED_OK,
 	    .from = "a@b", .to = "x>\r\nRSET c@d \"q@e \xc3\xa9@f", .headers = "S: x\r\n", .body = "hi\r\n" },
 	{ "a sender that would inject", { BANNER, EHLO_P, QUIT },
 	    "ready\ndone\npermanent mail 0 5.1.7 the sender address cannot be sent\nready\n" CLOSED_OK,
@@ -313,6 +314,8 @@ int main(void)
 		cmocka_unit_test(test_auth),
 		cmocka_unit_test(test_auth_secrets),
 		cmocka_unit_test(test_peer_limits),
+		cmocka_unit_test(test_downgrade),
+		cmocka_unit_test(test_downgraded),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

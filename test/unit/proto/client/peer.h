@@ -30,6 +30,7 @@ struct script {
 	bool body_8bit, smtputf8;
 	bool binary, require_tls, urgent; /* urgent: priority 4, back within 60 s */
 	bool whole;
+	enum smtp_downgrade downgrade;
 	bool implicit;       /* TLS from the start */
 	const struct smtp_client_auth *auth; /* sign in before the first message */
 };
@@ -40,9 +41,11 @@ struct script {
 void peer_check(const struct script *s);
 void peer_check_all(const struct script *s, size_t n);
 
-/* auth.c, limits.c */
+/* auth.c, downgrade.c, limits.c */
 void test_auth(void **state);
 void test_auth_secrets(void **state);
 void test_peer_limits(void **state);
+void test_downgrade(void **state);
+void test_downgraded(void **state);
 
 #endif

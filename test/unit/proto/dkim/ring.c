@@ -12,8 +12,8 @@ static void refused(void **state)
 {
 	(void)state;
 	static const char *const texts[] = { "a", "a rsa2048 active", "a rsa2048 active x", "a rsa2048 active -1", "a rsa2048 asleep 1", "a rsa2048 active 1 2",
-		"a rsa2048 active 1 instead b", "a rsa2048 waiting 1 replaces a", "../a rsa2048 active 1", "A rsa2048 active 1", ".a rsa2048 active 1", "a. rsa2048 active 1", "-a rsa2048 active 1",
-		"a rsa2048 active 1\na rsa2048 active 1", "a rsa2048rsa2048rsa2048 active 1", "a/b rsa2048 active 1", "a rsa2048 active 99999999999999999999" };
+		"a rsa2048 active 1 instead b", "a rsa2048 waiting 1 replaces b c", "a rsa2048 waiting 1 replaces a", "../a rsa2048 active 1", "A rsa2048 active 1", ".a rsa2048 active 1", "a. rsa2048 active 1", "-a rsa2048 active 1",
+		"a rsa2048 active 1\na rsa2048 active 1", "a rsa2048rsa2048rsa2048 active 1", "a/b rsa2048 active 1", "a rsa-2048 active 1", "a RSA active 1", "a rsa2048 active 99999999999999999999" };
 	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
 		struct dkim_ring r = { .n = 99 };
 		const char *why = NULL;

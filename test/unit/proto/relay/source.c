@@ -166,18 +166,24 @@ static void test_suspended(void **state)
 	sources_free(s);
 }
 
-static bool not_two(void *arg, const struct source *source, const char *destination)
+static enum source_allowed not_two(void *arg, const struct source *source, const char *destination)
 {
 	(void)arg;
 	assert_non_null(destination);
-	return source->ip[3] != 2;
+	return source->ip[3] == 2 ? SOURCE_NOT : SOURCE_MAY;
 }
-static bool none(void *arg, const struct source *source, const char *destination)
+static enum source_allowed none(void *arg, const struct source *source, const char *destination)
 {
 	(void)arg;
 	(void)source;
 	(void)destination;
-	return false;
+	return SOURCE_NOT;
+}
+static enum source_allowed two_first(void *arg, const struct source *source, const char *destination)
+{
+	(void)arg;
+	(void)destination;
+	return source->ip[3] == 2 ? SOURCE_FIRST : SOURCE_MAY;
 }
 
 static void test_allowance(void **state)
@@ -199,6 +205,9 @@ static void test_allowance(void **state)
 		assert_int_equal(source_choose(s, &ask, 0, &got, &when), SOURCE_FOUND);
 		assert_int_equal(source_choose(s, &free_ask, 0, &want, &when), SOURCE_FOUND);
 		assert_ptr_equal(got, want);
+		ask.allow = two_first; /* a new address gets its share of each destination, not only of those that fall to it */
+		assert_int_equal(source_choose(s, &ask, 0, &got, &when), SOURCE_FOUND);
+		assert_int_equal(got->ip[3], 2);
 	}
 	sources_free(s);
 }
