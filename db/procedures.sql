@@ -7,7 +7,7 @@
 -- one by one. Therefore:
 --   * workqueue_add does not notify. The ingress wakes the dispatcher out of band, after the commit, once per
 --     DISPATCH_WAKE_INTERVAL.
---   * Writers inside the dispatcher's loop stay silent: workqueue_pause, workqueue_finish, workqueue_finish_with_clones,
+--   * Writers inside the dispatcher's loop stay silent: workqueue_pause, workqueue_put_off, workqueue_finish, workqueue_finish_with_clones,
 --     workqueue_split, workqueue_move, workqueue_blame, and every plain UPDATE of a worker. The worker's status line brings
 --     the dispatcher back to the same claim.
 --   * Writers outside it notify, in their own transaction: workqueue_inject, workqueue_resume, workqueue_retry,
@@ -703,7 +703,9 @@ END $$;
 -- Among its own rows a sender's come by priority (MT-PRIORITY, RFC 6710), then by age: whoever asks for haste takes it from his own
 -- other mail and from nobody else's, and none of that starves, for the FIFO share does not look at priorities.
 -- Where p_domain[s] is 1, the domain of the first recipient comes along, for stages that bring messages to one place together.
--- The planner settings keep to the indexes whatever the statistics say of a queue that was empty a moment ago.
+-- The planner settings keep to the indexes whatever the statistics say of a queue that was empty a moment ago. For the same reason the rows are
+-- updated by a list of ids, and their status is compared as text: with a join, or with a comparison that implies the predicate of a partial
+-- index, all that is pending may be read for each row of the list, when there was nothing pending at the last ANALYZE.
 CREATE FUNCTION pepsi.workqueue_claim(p_stage text[], p_limit integer[], p_fifo integer[], p_floor bigint[], p_cost bigint[],
     p_book_stage integer[], p_book_key text[], p_book_time bigint[], p_domain integer[] DEFAULT NULL)
 RETURNS TABLE (id bigint, stage integer, sender_key text, domain text)
@@ -743,9 +745,52 @@ BEGIN
             (SELECT f.id FROM fair f WHERE f.id NOT IN (SELECT a.id FROM aged a) ORDER BY f.due, f.id
              LIMIT p_limit[s] - (SELECT count(*) FROM aged))
         )
-        UPDATE pepsi.workqueue w SET status = 'running' FROM pick WHERE w.id = pick.id AND w.status = 'pending'
+        UPDATE pepsi.workqueue w SET status = 'running' WHERE w.id = ANY (ARRAY(SELECT p.id FROM pick p)) AND w.status::text = 'pending'
         RETURNING w.id, s, w.sender_key, CASE WHEN p_domain[s] = 1 THEN substring(w.rcpt_to[1] from '[^@]*$') END;
     END LOOP;
+END $$;
+
+-- A destination takes nothing now, or takes it slowly: what else waits for it at the same stage would be claimed, handed to the worker and given
+-- back, one row after the other. So the worker that gives one row back puts the others off with it (host->pause_others()): pending rows of
+-- p_stage[i] whose recipients are all at p_domain[i], at most p_limit of each, the oldest first, are due one after the other, one in
+-- p_each_ms[i], the first after p_first_s[i] seconds; with chance in it, and p_most_s at most: those beyond come in the second half of
+-- that time. Like each of them given back, it is no attempt, and state.last_error tells why. Never beyond a row's lifetime (p_life_s[i]).
+-- Left alone, and so claimed as always: rows whose lifetime is over; with a deadline of the sender's (DELIVERBY); whose recipients are at several
+-- domains; that a rule of an operator means, who does not want them to wait here; and those that an operator wants tried (timeout is
+-- '-infinity', see workqueue_retry). Rows that somebody else is changing are passed by: this waits for nobody. Returns how many.
+CREATE FUNCTION pepsi.workqueue_put_off(p_stage text[], p_domain text[], p_first_s integer[], p_each_ms integer[], p_error text[], p_life_s bigint[],
+    p_most_s integer, p_limit integer) RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_bitmapscan = off SET enable_sort = off AS $$
+DECLARE
+    ids bigint[];
+    rules boolean := EXISTS (SELECT FROM pepsi.queue_rule r WHERE r.expires_at IS NULL OR r.expires_at > now());
+    most double precision;
+    changed integer;
+    n integer := 0;
+BEGIN
+    FOR i IN 1 .. cardinality(p_domain) LOOP
+        -- BETWEEN, for an order that no index but workqueue_pending_domain has: any other would be read from its beginning
+        ids := ARRAY(SELECT w.id FROM pepsi.workqueue w
+            WHERE w.status = 'pending' AND w.stage = p_stage[i] AND lower(left(split_part(w.rcpt_to[1], '@', -1), 255)) BETWEEN lower(left(p_domain[i], 255)) AND lower(left(p_domain[i], 255))
+              AND w.timeout IS NULL AND NOT w.state ? 'deliver_by'
+              AND (cardinality(w.rcpt_to) = 1 OR NOT EXISTS (SELECT FROM unnest(w.rcpt_to) r WHERE lower(split_part(r, '@', -1)) <> lower(p_domain[i])))
+              AND pepsi.life_began(w.state, w.received_at) + p_life_s[i] * interval '1 second' > now()
+              AND NOT (rules AND EXISTS (SELECT FROM pepsi.queue_rule r WHERE (r.expires_at IS NULL OR r.expires_at > now())
+                  AND pepsi.queue_rule_means(r, w.stage, w.mail_from, w.rcpt_to, w.state)))
+            ORDER BY lower(left(split_part(w.rcpt_to[1], '@', -1), 255)), w.id LIMIT p_limit FOR UPDATE SKIP LOCKED);
+        CONTINUE WHEN ids = '{}';
+        most := greatest(p_most_s - p_first_s[i], 1);
+        -- by ids alone: see workqueue_claim. They rise, so their place is found by halving.
+        UPDATE pepsi.workqueue w SET status = 'paused', state = w.state || jsonb_build_object('last_error', p_error[i]),
+            timeout = least(now() + interval '1 second' * (p_first_s[i] + CASE WHEN width_bucket(w.id, ids) * (p_each_ms[i] / 1000.0) <= most
+                    THEN (width_bucket(w.id, ids) - random()) * p_each_ms[i] / 1000 ELSE most * (1 + random()) / 2 END),
+                pepsi.life_began(w.state, w.received_at) + (p_life_s[i] + 1) * interval '1 second')
+        WHERE w.id = ANY (ids);
+        GET DIAGNOSTICS changed = ROW_COUNT;
+        n := n + changed;
+    END LOOP;
+    RETURN n;
 END $$;
 
 -- A worker died with this row, or overran with it: the p_limit-th time of its kind ends it (failed, timeout), before that it is
@@ -846,12 +891,13 @@ BEGIN
     RETURN n;
 END $$;
 
--- paused, failed, timeout → pending, with a clean record of crashes.
+-- paused, failed, timeout → pending, with a clean record of crashes. To a worker in any case: timeout '-infinity' says so to workqueue_put_off, and
+-- goes with the next pause or stage.
 CREATE FUNCTION pepsi.workqueue_retry(p_ids bigint[]) RETURNS integer
 LANGUAGE plpgsql AS $$
 DECLARE n integer;
 BEGIN
-    UPDATE pepsi.workqueue SET status = 'pending', timeout = NULL, state = state - ARRAY['failed_at', 'failed_stage', 'dispatch_error']
+    UPDATE pepsi.workqueue SET status = 'pending', timeout = '-infinity', state = state - ARRAY['failed_at', 'failed_stage', 'dispatch_error']
     WHERE id = ANY (p_ids) AND pepsi.workqueue_may('retry', status, state);
     GET DIAGNOSTICS n = ROW_COUNT;
     IF n > 0 THEN
@@ -1666,7 +1712,7 @@ BEGIN
             WHERE w.id > p_after AND w.status IN ('failed', 'timeout') AND w.status::text = ANY (p_statuses)
               AND lower(w.stage) <> lower(p_stage)
               AND pepsi.time_or_null(w.state ->> 'failed_at') <= present - p_min_age_us * interval '1 microsecond'
-            ORDER BY w.id LIMIT p_limit FOR UPDATE SKIP LOCKED),
+            ORDER BY lower(left(split_part(w.rcpt_to[1], '@', -1), 255)), w.id LIMIT p_limit FOR UPDATE SKIP LOCKED),
         up AS (
             UPDATE pepsi.workqueue w SET stage = p_stage, status = 'pending', timeout = NULL,
                 state = (w.state - ARRAY['failed_at', 'dispatch_error', 'last_error', 'attempts', 'delay_sent', 'last_reply', 'moved'])
@@ -1757,7 +1803,8 @@ BEGIN
         FROM (SELECT p.id, p.stage, p.state, p.received_at, p.timeout FROM pepsi.workqueue p WHERE p.status = 'paused' AND p.timeout > now() + interval '1 minute'
               AND NOT pepsi.is_held(p.status, p.state) ORDER BY p.timeout DESC LIMIT p_limit) f
         LEFT JOIN unnest(p_stage, p_life_s) c(name, life) ON lower(c.name) = lower(f.stage)) x
-    WHERE w.id = x.id AND w.status = 'paused' AND x.timeout > greatest(now(), x.ends) + interval '1 minute';
+    WHERE w.id = x.id AND w.status::text = 'paused' -- as text: see workqueue_claim
+      AND x.timeout > greatest(now(), x.ends) + interval '1 minute';
 END $$;
 
 -- ---------------------------------------------------------------------------------------------- held mail, rules
@@ -1780,7 +1827,7 @@ CREATE FUNCTION pepsi.workqueue_release(p_ids bigint[], p_past boolean) RETURNS 
 LANGUAGE plpgsql AS $$
 DECLARE n integer;
 BEGIN
-    UPDATE pepsi.workqueue SET status = 'pending', timeout = NULL, state = pepsi.held_over(state, p_past)
+    UPDATE pepsi.workqueue SET status = 'pending', timeout = '-infinity', state = pepsi.held_over(state, p_past)
     WHERE id = ANY (p_ids) AND pepsi.workqueue_may('release', status, state);
     GET DIAGNOSTICS n = ROW_COUNT;
     IF n > 0 THEN
@@ -1870,7 +1917,7 @@ BEGIN
         changed := pepsi.workqueue_hold(ids, r.id, r.reason, r.expires_at);
         RETURN;
     END IF;
-    UPDATE pepsi.workqueue w SET status = 'pending', timeout = NULL, stage = CASE WHEN r.stage IS NULL THEN w.stage ELSE r.to_stage END,
+    UPDATE pepsi.workqueue w SET status = 'pending', timeout = '-infinity', stage = CASE WHEN r.stage IS NULL THEN w.stage ELSE r.to_stage END,
         state = CASE WHEN r.stage IS NULL THEN w.state ELSE (w.state - ARRAY['attempts', 'last_error', 'last_reply', 'dispatch_error'])
             || jsonb_build_object('rerouted', jsonb_build_object('rule', r.id, 'from', w.stage)) END
     WHERE w.id = ANY (ids) AND pepsi.workqueue_may('hold', w.status, w.state);

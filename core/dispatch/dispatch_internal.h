@@ -177,6 +177,12 @@ struct sour { /* rows to release later */
 	struct stage *stage;
 };
 
+/* What workers had done by the database, as their pages tell. */
+struct page_costs {
+	uint64_t selects, writes, trips;
+	uint64_t put_off; /* rows that were put off with another one of their destination, unclaimed */
+};
+
 struct dispatch {
 	struct event_base *base;
 	struct dispatch_spawner sp;
@@ -196,6 +202,7 @@ struct dispatch {
 	struct event *tick;
 	struct event *due;      /* the next paused row's time */
 	struct event *lock;     /* asks again to be the dispatcher */
+	int64_t due_at;         /* when that is, as long as it is waited for */
 	bool claiming, due_running, due_wanted, sweeping, draining;
 	struct claim_call *claim;
 	int64_t last_poll, last_sweep, last_flush, lock_since;
@@ -217,7 +224,7 @@ struct dispatch {
 	unsigned stop_flushes;
 	uint64_t expired_total; /* messages whose lifetime ended where no worker had them */
 	uint64_t failed_total, claims_total, claimed_total, requeued_total;
-	uint64_t selects, writes, trips; /* of workers that are gone */
+	struct page_costs gone; /* of workers that are */
 	uint64_t metrics_refused;
 
 	int64_t stop_deadline;
@@ -297,7 +304,7 @@ void repair_passed(struct dispatch *d, int64_t id, const struct stage *st);
 ssize_t page_recv(struct worker *w, void *room, size_t size);
 void page_drop(struct dispatch *d, struct worker *w); /* its counts are kept */
 /* Statements that load, that change, and round trips of all workers so far. */
-void page_sums(const struct dispatch *d, uint64_t *ret_selects, uint64_t *ret_writes, uint64_t *ret_trips);
+struct page_costs page_sums(const struct dispatch *d);
 /* Serialization failures that workers met since the last time. */
 void page_retries(struct dispatch *d);
 /* What a worker says it has in hand. */

@@ -9,6 +9,7 @@
 
 enum {
 	DUE_COALESCE_US = 50 * 1000,
+	DUE_PAUSED_US = 400 * 1000, /* a row that was paused just now is due in a second, or later */
 };
 
 struct stage *dispatch_stage_find(struct dispatch *d, const char *name)
@@ -53,10 +54,15 @@ void dispatch_wake_sink(void *arg, const char *stage)
 
 /* ---- paused rows */
 
+/* In so long, or when it was to look anyhow, if that is sooner: pauses that come one after the other must not put it off. */
 static void due_timer(struct dispatch *d, int64_t in_us)
 {
+	int64_t now = clock_mono_us();
 	if (in_us < 1000)
 		in_us = 1000;
+	if (event_pending(d->due, EV_TIMEOUT, NULL) && d->due_at <= now + in_us)
+		return;
+	d->due_at = now + in_us;
 	struct timeval tv = { .tv_sec = in_us / US_PER_S, .tv_usec = in_us % US_PER_S };
 	event_add(d->due, &tv);
 }
@@ -98,7 +104,7 @@ static void requeued(void *arg, enum store_rc rc, unsigned n, int64_t wait_us, i
 	}
 	if (d->due_wanted) {
 		d->due_wanted = false;
-		wait = wait < DUE_COALESCE_US ? wait : DUE_COALESCE_US;
+		wait = wait < DUE_PAUSED_US ? wait : DUE_PAUSED_US;
 	}
 	if (!d->stopping)
 		due_timer(d, wait);
@@ -121,7 +127,7 @@ void dispatch_due_soon(struct dispatch *d)
 	if (d->due_running)
 		d->due_wanted = true;
 	else if (!d->stopping)
-		due_timer(d, DUE_COALESCE_US);
+		due_timer(d, DUE_PAUSED_US);
 }
 
 void dispatch_due_sink(void *arg)

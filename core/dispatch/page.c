@@ -125,6 +125,14 @@ void page_retries(struct dispatch *d)
 			}
 }
 
+static void add_costs(struct page_costs *n, const struct wire_page_copy *c)
+{
+	n->selects += c->selects;
+	n->writes += c->writes;
+	n->trips += c->trips;
+	n->put_off += c->put_off;
+}
+
 void page_drop(struct dispatch *d, struct worker *w)
 {
 	struct wire_page_copy c;
@@ -132,30 +140,25 @@ void page_drop(struct dispatch *d, struct worker *w)
 		return;
 	wire_page_read(w->page, &c);
 	count_retries(d, w, &c);
-	d->selects += c.selects;
-	d->writes += c.writes;
-	d->trips += c.trips;
+	add_costs(&d->gone, &c);
 	munmap(w->page, WIRE_PAGE_SIZE);
 	w->page = NULL;
 }
 
-void page_sums(const struct dispatch *d, uint64_t *ret_selects, uint64_t *ret_writes, uint64_t *ret_trips)
+struct page_costs page_sums(const struct dispatch *d)
 {
 	const struct stage *st;
 	const struct worker *w;
 	struct wire_page_copy c;
-	*ret_selects = d->selects;
-	*ret_writes = d->writes;
-	*ret_trips = d->trips;
+	struct page_costs n = d->gone;
 	TAILQ_FOREACH(st, &d->stages, link)
 		TAILQ_FOREACH(w, &st->workers, link) {
 			if (!w->page)
 				continue;
 			wire_page_read(w->page, &c);
-			*ret_selects += c.selects;
-			*ret_writes += c.writes;
-			*ret_trips += c.trips;
+			add_costs(&n, &c);
 		}
+	return n;
 }
 
 /* The row is one that this worker was sent; the stage one that is configured; the time one that can be. A module can still

@@ -146,9 +146,9 @@ void dispatch_status(struct dispatch *d, struct buf *b)
 		put_json(b, st->cooldown_until ? st->trouble : "");
 		buf_addc(b, '}');
 	}
-	buf_addf(b, "],\"dispatch\":{\"claims\":%llu,\"claimed\":%llu,\"requeued\":%llu,\"given_up\":%llu,\"expired\":%llu,\"serialization_failures\":%llu}",
+	buf_addf(b, "],\"dispatch\":{\"claims\":%llu,\"claimed\":%llu,\"requeued\":%llu,\"put_off\":%llu,\"given_up\":%llu,\"expired\":%llu,\"serialization_failures\":%llu}",
 	    (unsigned long long)d->claims_total, (unsigned long long)d->claimed_total, (unsigned long long)d->requeued_total,
-	    (unsigned long long)d->failed_total, (unsigned long long)d->expired_total, (unsigned long long)d->retries_total);
+	    (unsigned long long)page_sums(d).put_off, (unsigned long long)d->failed_total, (unsigned long long)d->expired_total, (unsigned long long)d->retries_total);
 }
 
 struct metric {
@@ -208,16 +208,17 @@ void dispatch_metrics(struct dispatch *d, struct buf *b)
 	}
 	buf_addf(b, "# HELP pepsi_dispatch_claims_total Claim statements.\n# TYPE pepsi_dispatch_claims_total counter\n"
 		    "pepsi_dispatch_claims_total %llu\n", (unsigned long long)d->claims_total);
-	static const struct {
+	struct page_costs n = page_sums(d);
+	const struct {
 		const char *name, *help;
-	} costs[] = { { "selects", "Statements with which workers loaded rows." },
-		{ "writes", "Statements with which workers changed rows; one for many rows where their outcomes are of one kind." },
-		{ "round_trips", "Transactions that workers waited for." } };
-	uint64_t n[3];
-	page_sums(d, &n[0], &n[1], &n[2]);
-	for (size_t i = 0; i < 3; i++)
+		uint64_t n;
+	} costs[] = { { "selects", "Statements with which workers loaded rows.", n.selects },
+		{ "writes", "Statements with which workers changed rows; one for many rows where their outcomes are of one kind.", n.writes },
+		{ "round_trips", "Transactions that workers waited for.", n.trips },
+		{ "put_off", "Rows that were put off with another one of their destination, without being claimed.", n.put_off } };
+	for (size_t i = 0; i < sizeof costs / sizeof *costs; i++)
 		buf_addf(b, "# HELP pepsi_worker_%s_total %s\n# TYPE pepsi_worker_%s_total counter\npepsi_worker_%s_total %llu\n", costs[i].name,
-		    costs[i].help, costs[i].name, costs[i].name, (unsigned long long)n[i]);
+		    costs[i].help, costs[i].name, costs[i].name, (unsigned long long)costs[i].n);
 	buf_addf(b, "# HELP pepsi_serialization_failures_total Serialization failures and deadlocks (40001, 40P01) of queue writes, each tried again.\n"
 		    "# TYPE pepsi_serialization_failures_total counter\npepsi_serialization_failures_total %llu\n",
 	    (unsigned long long)d->retries_total);

@@ -32,11 +32,12 @@ const struct stmt stmts[STMT_N] = {
 	[STMT_LOCK_DISPATCHER] = { "lock_dispatcher", "SELECT pg_try_advisory_lock('pepsi.workqueue'::regclass::oid::bigint)" },
 	[STMT_CLAIM] = { "claim", "SELECT id, stage, sender_key, domain FROM pepsi.workqueue_claim($1::text[], $2::integer[], $3::integer[],"
 	    " $4::bigint[], $5::bigint[], $6::integer[], $7::text[], $8::bigint[], $9::integer[])" },
+	/* A list of ids, and the status as text: see workqueue_claim in db/procedures.sql. */
 	[STMT_DUE] = { "due", "WITH pick AS MATERIALIZED (SELECT id FROM pepsi.workqueue WHERE status = 'paused' AND timeout <= now()"
-	    " ORDER BY timeout LIMIT 5000), up AS (UPDATE pepsi.workqueue w SET status = 'pending', timeout = NULL,"
-	    " state = CASE WHEN w.state ? 'held' THEN pepsi.held_over(w.state) ELSE w.state END FROM pick"
-	    " WHERE w.id = pick.id AND w.status = 'paused' RETURNING 1)"
-	    " SELECT (SELECT count(*) FROM up)::integer, CASE WHEN (SELECT count(*) FROM pick) = 5000 THEN 1 ELSE"
+	    " ORDER BY timeout LIMIT 1000), up AS (UPDATE pepsi.workqueue w SET status = 'pending', timeout = NULL,"
+	    " state = CASE WHEN w.state ? 'held' THEN pepsi.held_over(w.state) ELSE w.state END"
+	    " WHERE w.id = ANY (ARRAY(SELECT p.id FROM pick p)) AND w.status::text = 'paused' RETURNING 1)"
+	    " SELECT (SELECT count(*) FROM up)::integer, CASE WHEN (SELECT count(*) FROM pick) = 1000 THEN 1 ELSE"
 	    " coalesce((SELECT ceil(extract(epoch FROM timeout - now()) * 1000000)::bigint FROM pepsi.workqueue"
 	    " WHERE status = 'paused' AND timeout > now() AND timeout < 'infinity' ORDER BY timeout LIMIT 1), 0) END::bigint, clock_timestamp()" },
 	[STMT_DUE_EARLIER] = { "due_earlier", "WITH up AS (UPDATE pepsi.workqueue SET timeout = timeout - $1::bigint * interval '1 microsecond'"
@@ -131,6 +132,9 @@ const struct stmt stmts[STMT_N] = {
 	    " $6::text)" },
 	[STMT_FINISH] = { "finish", "SELECT pepsi.workqueue_finish($1::bigint[], $2::text, $3::text)" },
 	[STMT_FINISH_CLONES] = { "finish_clones", "SELECT pepsi.workqueue_finish_with_clones($1::bigint, $2::text, $3::text::jsonb, $4::text)" },
+	/* The longest time, and rows of one domain: traffic.h's TRAFFIC_BACK_MOST_S, and a transaction that a claim may have to wait for. */
+	[STMT_PUT_OFF] = { "put_off", "SELECT pepsi.workqueue_put_off($1::text[], $2::text[], $3::integer[], $4::integer[], $5::text[], $6::bigint[],"
+	    " 3600, 1000)" },
 	[STMT_SPLIT] = { "split", "SELECT pepsi.workqueue_split($1::bigint, $2::integer[], $3::text::jsonb, $4::text)" },
 	[STMT_INJECT] = { "inject", "SELECT pepsi.workqueue_inject($1::text, $2::text, $3::text[], $4::bytea, $5::bytea, $6::text::jsonb,"
 	    " $7::bigint, $8::text)" },

@@ -302,6 +302,11 @@ void worker_retry_wait(struct store_worker *w, unsigned tries)
 	nanosleep(&ts, NULL);
 }
 
+void worker_put_off(struct store_worker *w, uint64_t n)
+{
+	w->counts.put_off += n;
+}
+
 /* --- loading --- */
 
 struct load {

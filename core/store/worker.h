@@ -84,11 +84,21 @@ struct store_op {
 	const char *outcome;      /* FINISH: "delivered", "discarded" or "bounced" */
 };
 
+/* What else waits at this stage for this domain is put off, too (workqueue_put_off in db/procedures.sql): due one after the other. */
+struct store_put_off {
+	const char *stage;
+	struct str domain;
+	uint32_t first_s, each_ms;
+	const char *error;        /* for state.last_error */
+	int64_t life_s;           /* MAX_LIFETIME there */
+};
+
 /* The ops of one pass, in order; committed together or not at all. */
 struct store_pass {
 	int64_t id;
 	const struct store_op *ops;
 	size_t n_ops;
+	const struct store_put_off *put_off; /* NULL: nothing. Done with the pass where it can be; left out where the database refuses it */
 	enum store_rc rc;         /* filled in */
 	char err[200];            /* when rc is not STORE_OK: one line */
 };
@@ -108,6 +118,7 @@ struct store_worker_counts {
 	uint64_t writes;  /* statements that change rows: an array UPDATE for fifty rows is one */
 	uint64_t trips;   /* round trips: transactions waited for */
 	uint64_t retries; /* 40001 and 40P01 */
+	uint64_t put_off; /* rows put off with another one */
 };
 struct store_worker_counts store_worker_count(const struct store_worker *w);
 

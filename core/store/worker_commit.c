@@ -2,6 +2,8 @@
  * the rest op by op, all in one transaction; after an error pass by pass. See worker.h. */
 #include "store/worker_internal.h"
 
+#include "base/log.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -290,6 +292,47 @@ static const char *pass_fault(const struct store_pass *p)
 	return NULL;
 }
 
+/* --- what waits for the same destinations --- */
+
+/* A later pass of the batch knows better what is to be done with the same domain. */
+static bool told_again(const struct store_pass *passes, size_t n, size_t i)
+{
+	const struct store_put_off *o = passes[i].put_off, *k;
+
+	while (++i < n)
+		if ((k = passes[i].put_off) && str_ieq(k->domain, o->domain) && !strcmp(k->stage, o->stage))
+			return true;
+	return false;
+}
+
+/* One statement for all. The last of the transaction: the rows it locks are those that a claim may be after. */
+static bool put_off_others(struct stmt_list *l, const struct store_pass *passes, size_t n)
+{
+	struct params *p = NULL;
+
+#define EACH(type, put)                                                                                                \
+	params_array(p, type);                                                                                           \
+	for (size_t i = 0; i < n; i++) {                                                                                 \
+		const struct store_put_off *o = passes[i].put_off;                                                         \
+		if (o && !told_again(passes, n, i))                                                                        \
+			put;                                                                                                   \
+	}                                                                                                                \
+	params_array_end(p)
+	for (size_t i = 0; i < n && !p; i++)
+		if (passes[i].put_off)
+			p = stmt_list_add(l, STMT_PUT_OFF);
+	if (!p)
+		return false;
+	EACH(PARAMS_TEXT, params_el_octets(p, str_from(o->stage)));
+	EACH(PARAMS_TEXT, params_el_octets(p, o->domain));
+	EACH(PARAMS_INT4, params_el_int4(p, seconds(o->first_s)));
+	EACH(PARAMS_INT4, params_el_int4(p, seconds(o->each_ms)));
+	EACH(PARAMS_TEXT, params_el_octets(p, str_from(o->error)));
+	EACH(PARAMS_INT8, params_el_int8(p, o->life_s));
+#undef EACH
+	return true;
+}
+
 /* --- committing --- */
 
 static void answer(struct store_pass *p, enum store_rc rc, const char *err)
@@ -298,10 +341,25 @@ static void answer(struct store_pass *p, enum store_rc rc, const char *err)
 	connect_one_line(p->err, sizeof(p->err), rc == STORE_OK ? "" : err);
 }
 
+/* How many the last statement has put off. */
+struct counting {
+	unsigned at; /* that statement */
+	uint64_t n;
+};
+
+static void counted(void *arg, unsigned stmt, const PGresult *res)
+{
+	struct counting *c = arg;
+
+	if (stmt == c->at && PQntuples(res) == 1)
+		c->n = (uint64_t)result_int4(res, 0, 0);
+}
+
 /* All passes without a fault of their own, as one transaction. */
-static enum store_rc commit_together(struct store_worker *w, struct store_pass *passes, size_t n, char *err, size_t err_size)
+static enum store_rc commit_together(struct store_worker *w, struct store_pass *passes, size_t n, bool others, char *err, size_t err_size)
 {
 	struct stmt_list l = { .v = NULL };
+	struct counting c = { .n = 0 };
 	enum store_rc rc = STORE_OK;
 	bool again = false;
 
@@ -313,13 +371,20 @@ static enum store_rc commit_together(struct store_worker *w, struct store_pass *
 	for (size_t i = 0; i < n; i++)
 		if (fold_of(&passes[i], from) == FOLD_NONE)
 			put_pass(&l, &passes[i]);
+	others = others && put_off_others(&l, passes, n);
+	c.at = l.n ? l.n - 1 : 0;
 	for (unsigned tries = 0; l.n > 0 && tries < STORE_TRIES; tries++) {
-		rc = worker_run(w, &l, NULL, NULL, err, err_size, &again);
+		rc = worker_run(w, &l, others ? counted : NULL, &c, err, err_size, &again);
 		if (!again)
 			break;
 		worker_retry_wait(w, tries);
 	}
 	stmt_list_free(&l);
+	if (rc == STORE_OK && c.n) {
+		log_info(NULL, "event=put-off rows=%llu with=%zu hint=\"they wait for destinations that take nothing, or little, now\"",
+		    (unsigned long long)c.n, n);
+		worker_put_off(w, c.n);
+	}
 	return rc;
 }
 
@@ -327,16 +392,21 @@ enum store_rc store_worker_commit(struct store_worker *w, struct store_pass *pas
 {
 	char err[STORE_ERR_MAX] = "";
 	enum store_rc rc = STORE_OK;
-	bool faults = false;
+	bool faults = false, others = false;
 
 	for (size_t i = 0; i < n; i++) {
 		const char *fault = pass_fault(&passes[i]);
 
 		answer(&passes[i], fault ? STORE_REFUSED : STORE_OK, fault);
 		faults |= fault != NULL;
+		others |= passes[i].put_off != NULL;
 	}
 	if (!faults) {
-		rc = commit_together(w, passes, n, err, sizeof(err));
+		rc = commit_together(w, passes, n, others, err, sizeof(err));
+		if (rc != STORE_OK && rc != STORE_AWAY && others) { /* what was for others' sake is no message's fault */
+			log_warn(NULL, "event=not-put-off error=%s hint=\"these messages come one by one\"", log_qz(err));
+			rc = commit_together(w, passes, n, false, err, sizeof(err));
+		}
 		if (rc == STORE_OK)
 			return STORE_OK;
 		if (rc == STORE_AWAY || n == 1) {
@@ -351,7 +421,7 @@ enum store_rc store_worker_commit(struct store_worker *w, struct store_pass *pas
 		if (passes[i].rc != STORE_OK)
 			continue;
 		if (rc != STORE_AWAY)
-			rc = commit_together(w, &passes[i], 1, err, sizeof(err));
+			rc = commit_together(w, &passes[i], 1, false, err, sizeof(err));
 		answer(&passes[i], rc, err);
 	}
 	return rc == STORE_AWAY ? STORE_AWAY : STORE_OK;

@@ -23,6 +23,9 @@ enum store_rc worker_run(struct store_worker *w, const struct stmt_list *l, work
 /* Counts one retry and waits a moment, longer with each try, never the same. */
 void worker_retry_wait(struct store_worker *w, unsigned tries);
 
+/* Counts rows that were put off with others. */
+void worker_put_off(struct store_worker *w, uint64_t n);
+
 /* Appends the clones as the JSON array that workqueue_clone() takes. */
 int clone_json(struct buf *out, const struct store_clone *clones, size_t n);
 

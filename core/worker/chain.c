@@ -27,6 +27,7 @@ void pass_forget(struct pepsi_msg *msg)
 	msg->n_injects = msg->base_injects;
 	msg->fanned = false;
 	msg->end = END_NONE;
+	msg->put_off = NULL;
 	msg->end_held = false;
 	msg->mail_from = msg->mail_from0;
 	msg->headers = msg->headers0;
@@ -118,6 +119,7 @@ int pass_next(struct pepsi_msg *msg, const struct worker_env *next)
 	msg->touched = 0;
 	msg->state_cleared = false;
 	msg->end = END_NONE;
+	msg->put_off = NULL;
 	msg->end_stage = NULL;
 	msg->last_log[0] = 0;
 	msg->env = next;

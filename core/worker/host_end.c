@@ -79,6 +79,38 @@ int32_t host_pause_with(struct pepsi_msg *m, const char *merge, uint32_t secs, c
 	return PEPSI_OK;
 }
 
+/* The domain of an address, as it is written; what has none cannot be put off by it. */
+static struct str domain_of(struct str address)
+{
+	size_t at = address.n;
+	while (at && address.p[at - 1] != '@')
+		at--;
+	return at ? str_skip(address, at) : STR_NULL;
+}
+
+int32_t host_pause_others(struct pepsi_msg *m, uint32_t first_s, uint32_t each_ms, const char *why)
+{
+	int32_t r = pass_open(m, "pause_others");
+	if (r != PEPSI_OK)
+		return r;
+	if (!why || !*why)
+		return pass_misuse(m, "pause_others(): says no reason");
+	struct str domain = m->n_rcpts0 ? domain_of(m->rcpts0[0]) : STR_NULL;
+	for (size_t i = 0; i < m->n_rcpts0 && domain.n; i++)
+		if (!str_ieq(domain_of(m->rcpts0[i]), domain))
+			domain.n = 0;
+	struct store_put_off *o = domain.n ? arena_calloc(m->a, 1, sizeof *o) : NULL;
+	if (!o)
+		return PEPSI_NONE;
+	const char *text = pass_text(m, str_from(why));
+	*o = (struct store_put_off){ .stage = m->env->stage, .domain = arena_str(m->a, domain), .first_s = first_s, .each_ms = each_ms ? each_ms : 1,
+		.error = text, .life_s = m->env->lifetime_s };
+	if (!o->domain.p || !text)
+		return PEPSI_NONE;
+	m->put_off = o;
+	return PEPSI_OK;
+}
+
 int32_t host_fail(struct pepsi_msg *m, const char *state)
 {
 	int32_t r = pass_open(m, "fail");

@@ -17,10 +17,8 @@ enum {
 	ALSO_MAX = 8,           /* stages named on the status line besides the row's own */
 };
 
-/* Text that jsonb takes, whatever a module said. */
-static struct json_object *json_reason(struct pepsi_msg *msg, const char *text)
+char *pass_text(struct pepsi_msg *msg, struct str s)
 {
-	struct str s = str_from(text);
 	char *z;
 	if (s.n > REASON_MAX)
 		s.n = REASON_MAX;
@@ -30,7 +28,13 @@ static struct json_object *json_reason(struct pepsi_msg *msg, const char *text)
 		for (size_t i = 0; i < s.n; i++)
 			if ((unsigned char)z[i] > 0x7f)
 				z[i] = '?';
-	return json_object_new_string(z);
+	return z;
+}
+
+static struct json_object *json_reason(struct pepsi_msg *msg, const char *text)
+{
+	const char *z = pass_text(msg, str_from(text));
+	return z ? json_object_new_string(z) : NULL;
 }
 
 /* "fused":[{"stage":"b","us":12},…]: the hops behind the first, so that the dispatcher's statistics know of them. The last is
@@ -132,6 +136,7 @@ static int put_state(struct pepsi_msg *msg, struct store_op *op, struct json_obj
 static void only_fail(struct pepsi_msg *msg, const char *reason, bool whole)
 {
 	pass_forget(msg);
+	msg->pass.put_off = NULL;
 	size_t n = whole ? 0 : msg->base_injects; /* side messages of the hops before */
 	struct store_op *ops = arena_calloc(msg->a, n + 1, sizeof *ops);
 	const char *text = state_escape(msg->a, str_from(reason), REASON_MAX);
@@ -335,6 +340,8 @@ static int build_pause(struct pepsi_msg *msg, struct plan *p)
 	}
 	if (state_for(msg, p, op))
 		return -1;
+	if (!msg->end_held)
+		msg->pass.put_off = msg->put_off;
 	set_json(msg, "pause", NULL, NULL);
 	set_event(msg, msg->end_held ? "held" : "paused", msg->end_held ? LOG_LV_DEBUG : LOG_LV_INFO, keep ? n_keep : msg->n_rcpts0, pass_reason(msg));
 	return 0;
@@ -358,6 +365,7 @@ static int build(struct pepsi_msg *msg)
 	enum { ARRIVE_SPLIT_END = 3 };
 	struct plan p = { .ops = arena_calloc(msg->a, msg->n_injects + ARRIVE_SPLIT_END, sizeof *p.ops), .from = msg->env0->stage,
 		.base = true };
+	msg->pass.put_off = NULL;
 	if (!p.ops)
 		return -1;
 	p.n = msg->n_injects;

@@ -114,4 +114,5 @@ void page_counts(const struct store_worker_counts *n)
 	page->writes = n->writes;
 	page->trips = n->trips;
 	page->retries = n->retries;
+	page->put_off = n->put_off;
 }

@@ -118,6 +118,7 @@ struct pepsi_msg {
 	bool end_held;                  /* END_PAUSE by a rule of an operator: no deadline shortens it */
 	const uint32_t *end_keep;       /* pause_with; NULL: all that are not gone */
 	size_t end_n_keep;
+	const struct store_put_off *put_off; /* pause_others(); NULL: none */
 
 	struct net_dns_group *dns;      /* of host->resolve() or ask(); NULL: not asked yet */
 	struct pending *pending;        /* a concurrent module's (concurrent.h); NULL: any other's */
@@ -165,6 +166,8 @@ bool pass_has_base(const struct pepsi_msg *msg);
 void pass_forget(struct pepsi_msg *msg);
 /* A row that goes to `to` does not take this stage's retry counter along: the next stage counts its own. 0 or -1. */
 int pass_drop_pad(struct pepsi_msg *msg, const char *to);
+/* Text that jsonb takes, whatever a module said: cut, in the arena; NULL: memory. */
+char *pass_text(struct pepsi_msg *msg, struct str s);
 /* Why the row goes where it goes, for log and status line; arena or static, or NULL. */
 const char *pass_reason(struct pepsi_msg *msg);
 
@@ -231,6 +234,7 @@ int32_t host_reroute(struct pepsi_msg *m, const char *stage, const char *state);
 int32_t host_pause(struct pepsi_msg *m, const char *state, uint32_t secs);
 int32_t host_pause_with(struct pepsi_msg *m, const char *merge, uint32_t secs, const uint32_t *keep, size_t n_keep,
     const struct pepsi_clone *clones, size_t n_clones);
+int32_t host_pause_others(struct pepsi_msg *m, uint32_t first_s, uint32_t each_ms, const char *why);
 int32_t host_fail(struct pepsi_msg *m, const char *state);
 int32_t host_finish(struct pepsi_msg *m);
 int32_t host_finish_with(struct pepsi_msg *m, const struct pepsi_clone *clones, size_t n_clones);

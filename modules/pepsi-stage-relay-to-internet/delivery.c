@@ -119,6 +119,20 @@ void delivery_end(struct delivery *d)
 	host->in_hand(NULL);
 }
 
+enum { WHY_MAX = TRAFFIC_ERROR_MAX + 40 };
+
+void delivery_give_back(struct delivery *d, const struct traffic_back *b)
+{
+	const struct pepsi_host *host = d->w->host;
+	char why[DNS_NAME_MAX + WHY_MAX];
+	if (b->each_ms && PEPSI_HAS(host, pause_others)) {
+		snprintf(why, sizeof why, "%s: not tried now (%s)%s%s", d->domain, b->why, *b->text ? ": " : "", b->text);
+		host->in_hand(d->msg);
+		host->pause_others(d->msg, b->others_s, b->each_ms, why);
+	}
+	delivery_back(d, b->seconds, b->why, b->text);
+}
+
 void delivery_back(struct delivery *d, uint32_t seconds, const char *why, const char *text)
 {
 	char all[SMTP_CLIENT_TEXT_MAX];
@@ -226,7 +240,7 @@ static void routed(void *arg, int rc)
 	queue_name(d);
 	struct traffic_back back;
 	if (!queue_would(d, &back)) {
-		delivery_back(d, back.seconds, back.why, back.text);
+		delivery_give_back(d, &back);
 		return;
 	}
 	if (moved(d))

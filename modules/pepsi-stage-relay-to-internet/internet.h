@@ -190,6 +190,8 @@ void delivery_look(struct delivery *d);
 void delivery_end(struct delivery *d);
 /* Back to the queue for so many seconds; no attempt. why: for the log and the state. */
 void delivery_back(struct delivery *d, uint32_t seconds, const char *why, const char *text);
+/* As traffic wants it: with what else waits for the domain, where that would fare alike. */
+void delivery_give_back(struct delivery *d, const struct traffic_back *b);
 /* Nothing could be sent, for this reason; text is copied. Of several the last stays, but one that may pass is kept before one that cannot. */
 void delivery_failed(struct delivery *d, const struct smtp_result *r, const struct relay_where *where);
 /* The same for a cause of our own or the host's: code 0. */

@@ -80,10 +80,10 @@ static void act(struct queue *q, const struct traffic_todo *todo)
 			d->line = NULL;
 			line_free(l);
 		}
-		delivery_back(d, todo->back.seconds, todo->back.why, todo->back.text);
+		delivery_give_back(d, &todo->back);
 		return;
 	case TRAFFIC_RETURN:
-		delivery_back(d, todo->back.seconds, todo->back.why, todo->back.text);
+		delivery_give_back(d, &todo->back);
 		return;
 	case TRAFFIC_CLOSE:
 		line_quit(l);
@@ -175,7 +175,7 @@ void queue_add(struct delivery *d)
 	struct traffic_back back;
 	d->item.owner = d;
 	if (traffic_add(q->t, now_ms(q), &d->name, d->tag, &d->item, &back) == TRAFFIC_BACK)
-		delivery_back(d, back.seconds, back.why, back.text);
+		delivery_give_back(d, &back);
 	soon(q);
 }
 

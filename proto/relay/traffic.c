@@ -109,7 +109,7 @@ int traffic_add(struct traffic *t, int64_t now, const struct shape_name *name, u
 {
 	struct traffic_destination *d = table_find(t, now, name, true);
 	if (!d) {
-		*back = (struct traffic_back){ 30 + (unsigned)(route_mix(&t->chance) % 30), "memory", "" };
+		*back = (struct traffic_back){ .seconds = 30 + (unsigned)(route_mix(&t->chance) % 30), .why = "memory", .text = "" };
 		t->totals.given_back++;
 		return TRAFFIC_BACK;
 	}

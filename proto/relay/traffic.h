@@ -124,6 +124,9 @@ struct traffic_back {
 	unsigned seconds;      /* at least 1 */
 	const char *why;       /* a constant word: "backoff", "window", "rate", "poor", "full", "memory" */
 	const char *text;      /* the destination's last error, "" when there is none; until the next call */
+	/* What else waits for the destination, wherever that is, need not be tried before others_s, and then one in each_ms. each_ms 0: nothing is said of it:
+	 * there is no room just now, or the destination gets faster perhaps. */
+	unsigned others_s, each_ms;
 };
 
 enum { TRAFFIC_KEPT = 0, TRAFFIC_BACK = 1, TRAFFIC_YOURS = 2 };

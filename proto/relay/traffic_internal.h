@@ -38,6 +38,8 @@ enum {
 	PACE_FAILED_MS = 100,           /* a failed destination is thought to take a message so often, when it is back */
 	SUSPECT_MS = 30000,             /* how long the others wait for the outcome of one that has been silent for long */
 	PACE_UNKNOWN_MS = 200,          /* a transaction at a destination of which nothing is known: too short costs a claim, too long time */
+	LATE_MS = 250,                  /* a first session opening for so long, and twice as long as usual, is late: what else waits need not be tried */
+	LATE_EACH_MS = 20,              /* when that is over */
 	FORGET_MS = 3600000,            /* a window unused for so long begins anew */
 	FAILED_TIME_MS = 30000,         /* how long a failing session takes, before one was seen */
 };

@@ -149,9 +149,35 @@ static int64_t any_slot(struct traffic *t, int64_t now)
 	return *turn / 1000;
 }
 
+/* Nothing is known of it, and its first session takes longer than most do: how long until that is known to be slow. 0: it is in time. */
+static int64_t late(const struct traffic *t, const struct traffic_destination *d, int64_t now)
+{
+	int64_t since, most = 2 * t->typical_open > LATE_MS ? 2 * t->typical_open : LATE_MS;
+	if (d->room != ROOM_NEW || d->proven || !d->n_opening || now - (since = d->busy.first->since) < most)
+		return 0;
+	return since + trial_ms(t) > now ? since + trial_ms(t) - now : 1;
+}
+
+/* Those that were not even asked for: behind all that were given back, one by one. Of one that is well only the operator's rate is known to last. */
+static void others_back(const struct traffic *t, const struct traffic_destination *d, int64_t now, int64_t base, int64_t pace, struct traffic_back *ret)
+{
+	int64_t at = d->turn > base ? d->turn : base, trial = late(t, d, now);
+	bool lasts = d->until > now || d->probe || d->room == ROOM_POOR || (d->interval_us && pace == d->interval_us / 1000);
+	ret->others_s = ret->each_ms = 0;
+	if (!lasts && !trial)
+		return;
+	if (!lasts) {
+		at = now + trial;
+		pace = LATE_EACH_MS;
+	}
+	at = (at - now + 999) / 1000;
+	ret->others_s = (unsigned)(at < 1 ? 1 : at > TRAFFIC_BACK_MOST_S ? TRAFFIC_BACK_MOST_S : at);
+	ret->each_ms = (unsigned)(pace < 1 ? 1 : pace > TRAFFIC_BACK_MOST_S * 1000 ? TRAFFIC_BACK_MOST_S * 1000 : pace);
+}
+
 void room_back(struct traffic *t, struct traffic_destination *d, int64_t now, struct traffic_back *ret)
 {
-	int64_t pace = dest_pace(d), at = now + (int64_t)dest_held(d) * pace, most = now + TRAFFIC_BACK_MOST_S * INT64_C(1000), other;
+	int64_t pace = dest_pace(d), at = now + (int64_t)dest_held(d) * pace, most = now + TRAFFIC_BACK_MOST_S * INT64_C(1000), other, base, after = 0;
 	unsigned share = room_share(t->conf.slots, d->room), held = t->held[ROOM_NEW] + t->held[ROOM_GOOD] + t->held[ROOM_POOR];
 	bool line = true; /* behind those of this destination that were given back before */
 	ret->why = d->interval_us || d->learnt_us ? "rate" : "window";
@@ -167,6 +193,7 @@ void room_back(struct traffic *t, struct traffic_destination *d, int64_t now, st
 		ret->why = d->room == ROOM_POOR ? "poor" : "full";
 		line = d->admit > now;
 		at = admitted(t, d, now, share);
+		after = d->suspect ? SUSPECT_MS : d->mean; /* that one is tried, and will have shown more by then */
 	} else if (d->suspect && dest_held(d)) {
 		ret->why = "poor";
 		at = now + SUSPECT_MS; /* what is tried will have shown more by then */
@@ -175,6 +202,9 @@ void room_back(struct traffic *t, struct traffic_destination *d, int64_t now, st
 		at = other;
 		line = false;
 	}
+	base = at + after; /* the probe's outcome is to be known before others come */
+	if (d->until > now && d->probe && base < d->until + d->failed_ms + 1000)
+		base = d->until + d->failed_ms + 1000;
 	if (line) {
 		d->turn = (d->turn > at ? d->turn : at) + pace;
 		at = d->turn = d->turn < most ? d->turn : most;
@@ -185,6 +215,7 @@ void room_back(struct traffic *t, struct traffic_destination *d, int64_t now, st
 	ret->seconds = (unsigned)(at < 1 ? 1 : at > TRAFFIC_BACK_MOST_S ? TRAFFIC_BACK_MOST_S : at);
 	memcpy(t->text, d->error, sizeof t->text);
 	ret->text = t->text;
+	others_back(t, d, now, base, pace, ret);
 	d->given_back++;
 	t->totals.given_back++;
 }

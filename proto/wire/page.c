@@ -58,6 +58,7 @@ void wire_page_read(const struct wire_page *p, struct wire_page_copy *ret)
 	ret->writes = __atomic_load_n(&p->writes, __ATOMIC_RELAXED);
 	ret->trips = __atomic_load_n(&p->trips, __ATOMIC_RELAXED);
 	ret->retries = __atomic_load_n(&p->retries, __ATOMIC_RELAXED);
+	ret->put_off = __atomic_load_n(&p->put_off, __ATOMIC_RELAXED);
 	clean(ret->stage, p->stage, sizeof ret->stage);
 	clean(ret->module, p->module, sizeof ret->module);
 	clean(ret->version, p->version, sizeof ret->version);

@@ -31,6 +31,7 @@ struct wire_page {
 	int32_t signal;              /* what killed it; 0: nothing did that can be caught */
 	uint64_t selects, writes, trips; /* statements that load, that change, and round trips, so far */
 	uint64_t retries;            /* serialization failures and deadlocks, each tried again */
+	uint64_t put_off;            /* rows put off with another one of their destination */
 	char stage[104], module[128], version[64];
 };
 
@@ -40,7 +41,7 @@ struct wire_page_copy {
 	int64_t id, since;
 	uint32_t hop;
 	int32_t signal;
-	uint64_t selects, writes, trips, retries;
+	uint64_t selects, writes, trips, retries, put_off;
 	char stage[104], module[128], version[64];
 };
 

@@ -59,7 +59,7 @@ AT(pepsi_clone, n, 40, 8);
 AT(pepsi_clone, state, 48, 8);
 AT(pepsi_clone, mail_from, 56, 8);
 
-SIZE(pepsi_host, 464);
+SIZE(pepsi_host, 472);
 AT(pepsi_host, abi, 0, 8);
 AT(pepsi_host, conf_str, 8, 8);
 AT(pepsi_host, conf_int, 16, 8);
@@ -142,6 +142,7 @@ AT(pepsi_host, metric, 432, 8);
 AT(pepsi_host, measure, 440, 8);
 AT(pepsi_host, status_report, 448, 8);
 AT(pepsi_host, tell_success, 456, 8);
+AT(pepsi_host, pause_others, 464, 8);
 CONSTANT(PEPSI_DSN_THERE, 0u);
 CONSTANT(PEPSI_DSN_RELAYED, 1u);
 CONSTANT(PEPSI_DSN_DELIVERED, 2u);

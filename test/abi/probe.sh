@@ -36,7 +36,7 @@ mutate() { # mutate NAME SED-SCRIPT
 	probe "$dir/$1" "$dir/$1.so"
 	differ "$dir/$1.so" || { echo "abidiff does not see the mutant $1"; exit 1; }
 }
-mutate append 's|^\tint32_t (\*tell_success).*|&\n\tint32_t (*appended)(struct pepsi_msg *);|'
+mutate append 's|^\tint32_t (\*pause_others).*|&\n\tint32_t (*appended)(struct pepsi_msg *);|'
 mutate insert 's|^\tint64_t (\*id)(struct pepsi_msg \*);|\tint64_t (*inserted)(struct pepsi_msg *);\n&|'
 mutate retype 's|^\tint32_t (\*pause)(struct pepsi_msg \*, const char \*state, uint32_t secs);|\tint32_t (*pause)(struct pepsi_msg *, const char *state, uint64_t secs);|'
 

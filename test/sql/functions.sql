@@ -258,6 +258,91 @@ DO $$ BEGIN
     DELETE FROM pepsi.greylist WHERE key < decode(lpad('ffff', 32, '0'), 'hex');
 END $$;
 
+-- What else waits for a destination is put off with the row given back, and what is not to wait is not.
+DO $$
+DECLARE
+    n integer;
+    t record;
+BEGIN
+    DELETE FROM pepsi.workqueue;
+    INSERT INTO pepsi.workqueue_body VALUES (-1, '');
+    INSERT INTO pepsi.workqueue (id, body_id, stage, status, timeout, received_at, mail_from, rcpt_to, headers, state) VALUES
+        (-1, -1, 's', 'pending', NULL, now(), 'a@b', '{x@dead.test}', '', '{"k":1}'),                           -- put off
+        (-2, -1, 's', 'pending', NULL, now(), 'a@b', '{x@DEAD.test,"\"q@q\"@dead.Test"}', '', '{}'),             -- put off: one domain
+        (-3, -1, 's', 'pending', NULL, now(), 'a@b', '{x@dead.test,y@other.test}', '', '{}'),                   -- two
+        (-4, -1, 's', 'pending', NULL, now(), 'a@b', '{x@alive.test}', '', '{}'),
+        (-5, -1, 't', 'pending', NULL, now(), 'a@b', '{x@dead.test}', '', '{}'),                                -- elsewhere
+        (-6, -1, 's', 'running', NULL, now(), 'a@b', '{x@dead.test}', '', '{}'),                                -- a worker has it
+        (-7, -1, 's', 'paused', now() + interval '1 day', now(), 'a@b', '{x@dead.test}', '', '{}'),
+        (-8, -1, 's', 'pending', NULL, now(), 'a@b', '{x@dead.test}', '', '{"deliver_by":{"at":9,"mode":"R"}}'), -- has a deadline
+        (-9, -1, 's', 'pending', NULL, now() - interval '6 days', 'a@b', '{x@dead.test}', '', '{}'),            -- its time is over
+        (-10, -1, 's', 'pending', NULL, now() - interval '5 days' + interval '20 s', 'a@b', '{x@dead.test}', '', '{}'), -- nearly
+        (-11, -1, 's', 'failed', NULL, now(), 'a@b', '{x@dead.test}', '', '{}'),
+        (-12, -1, 's', 'pending', NULL, now(), 'a@b', '{dead.test}', '', '{}'),                                 -- no domain, but the same text
+        (-13, -1, 's', 'pending', NULL, now(), 'held@b', '{x@dead.test}', '', '{}'),                            -- a rule wants it held
+        (-14, -1, 's', 'pending', NULL, now(), 'a@b', ARRAY['x@' || repeat('long.', 2000)], '', '{}');          -- no key that refuses a row
+    ASSERT pepsi.workqueue_retry('{-11}') = 1;
+    PERFORM pepsi.queue_rule_add('{"action":"hold","sender":"held@b","made_by":"uid:0"}');
+    n := pepsi.workqueue_put_off('{s,s}', '{dead.Test,nobody.test}', '{60,60}', '{1000,1000}', '{"dead.test: \"not\" now",-}', '{432000,432000}', 3600, 1000);
+    ASSERT n = 4, n;
+    FOR t IN SELECT * FROM pepsi.workqueue WHERE id >= -14 LOOP
+        ASSERT (t.status = 'paused') = (t.id IN (-1, -2, -7, -10, -12)), format('%s %s', t.id, t.status);
+        CONTINUE WHEN t.id NOT IN (-1, -2, -10, -12);
+        ASSERT t.state ->> 'last_error' = 'dead.test: "not" now', t.state;
+        ASSERT t.timeout BETWEEN now() + interval '20 s' AND now() + interval '64 s', t.timeout - now();
+    END LOOP;
+    ASSERT (SELECT timeout FROM pepsi.workqueue WHERE id = -10) = now() + interval '21 s', 'for one attempt more, at its end';
+    ASSERT (SELECT (state ->> 'k')::integer FROM pepsi.workqueue WHERE id = -1) = 1;
+    ASSERT (SELECT timeout FROM pepsi.workqueue WHERE id = -11) = '-infinity' AND (SELECT status FROM pepsi.workqueue WHERE id = -11) = 'pending', 'an operator wants it tried';
+    UPDATE pepsi.workqueue SET status = 'running' WHERE id = -11;
+    ASSERT pepsi.workqueue_pause(-11, 7) = 0;
+    ASSERT (SELECT timeout FROM pepsi.workqueue WHERE id = -11) = now() + interval '7 s', 'and was';
+    ASSERT pepsi.workqueue_put_off('{}', '{}', '{}', '{}', '{}', '{}', 3600, 1000) = 0;
+    DELETE FROM pepsi.queue_rule;
+    DELETE FROM pepsi.workqueue;
+    -- many: the oldest first, at the pace, no further than an hour, and so many at once
+    INSERT INTO pepsi.workqueue (id, body_id, stage, status, mail_from, rcpt_to, headers)
+        SELECT -i, -1, 's', 'pending', 'a@b', '{x@dead.test}', '' FROM generate_series(1, 3000) i;
+    ASSERT pepsi.workqueue_put_off('{s}', '{dead.test}', '{100}', '{2000}', '{x}', '{432000}', 3600, 2500) = 2500;
+    FOR t IN SELECT id, timeout, row_number() OVER (ORDER BY id) AS k FROM pepsi.workqueue WHERE status = 'paused' ORDER BY id LOOP
+        IF t.k <= 1750 THEN
+            ASSERT t.id = t.k - 3001 AND t.timeout BETWEEN now() + (98 + 2 * t.k) * interval '1 s' AND now() + (100 + 2 * t.k) * interval '1 s', t;
+        ELSE
+            ASSERT t.timeout BETWEEN now() + interval '1850 s' AND now() + interval '1 h', t;
+        END IF;
+    END LOOP;
+    ASSERT pepsi.workqueue_put_off('{s}', '{dead.test}', '{100}', '{2000}', '{x}', '{432000}', 3600, 2500) = 500;
+    ASSERT pepsi.workqueue_put_off('{s}', '{dead.test}', '{5000}', '{1}', '{x}', '{432000}', 3600, 2500) = 0;
+    DELETE FROM pepsi.workqueue;
+    DELETE FROM pepsi.workqueue_body;
+END $$;
+
+-- What is claimed, becomes due or is put off is found by what it is, not by reading all that waits: also where the planner believes that nothing does.
+ANALYZE pepsi.workqueue;
+CREATE FUNCTION pg_temp.fetched() RETURNS bigint LANGUAGE sql AS
+    $$ SELECT coalesce(sum(idx_tup_fetch + seq_tup_read), 0)::bigint FROM pg_stat_xact_user_tables WHERE relname = 'workqueue' AND schemaname = 'pepsi' $$;
+DO $$
+DECLARE
+    before bigint;
+    n integer;
+BEGIN
+    INSERT INTO pepsi.workqueue_body VALUES (-1, '');
+    FOR i IN 1 .. 2 LOOP -- plans are made with an empty table, too
+        before := pg_temp.fetched();
+        SELECT count(*) INTO n FROM pepsi.workqueue_claim('{s}', '{100}', '{10}', '{0}', '{1000}', '{}', '{}', '{}', '{1}');
+        ASSERT n = CASE i WHEN 1 THEN 0 ELSE 100 END, n;
+        ASSERT pg_temp.fetched() - before < 1000, format('a claim of %s read %s rows', n, pg_temp.fetched() - before);
+        before := pg_temp.fetched();
+        n := pepsi.workqueue_put_off('{s}', '{d7.test}', '{100}', '{2000}', '{x}', '{432000}', 3600, 100);
+        ASSERT n = CASE i WHEN 1 THEN 0 ELSE 100 END, n;
+        ASSERT pg_temp.fetched() - before < 1000, format('%s were put off by reading %s rows', n, pg_temp.fetched() - before);
+        INSERT INTO pepsi.workqueue (body_id, stage, status, mail_from, rcpt_to, headers)
+            SELECT -1, 's', 'pending', 'a@b', ARRAY['x@d' || k % 20 || '.test'], '' FROM generate_series(1, 6000) k;
+    END LOOP;
+    DELETE FROM pepsi.workqueue;
+    DELETE FROM pepsi.workqueue_body;
+END $$;
+
 -- MAX_LIFETIME where no worker has the message: what is paused without a time, what is pending at a stage that is down or gone; never what is
 -- held, runs, waits in a queue that moves, or has an end of its own to wait for.
 DO $$

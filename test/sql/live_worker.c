@@ -226,6 +226,41 @@ static void test_from_stage(void **state)
 	live_check_books();
 }
 
+/* What else waits for the destination goes with the pause, in one transaction; and what cannot be said of others is no fault of the message's. */
+static void test_put_off(void **state)
+{
+	struct store_put_off o = { .stage = "s", .domain = STR("x"), .first_s = 30, .each_ms = 100, .error = "x: not now", .life_s = INT32_MAX };
+	struct store_op ops[3];
+	struct store_pass p[3];
+	uint64_t before = store_worker_count(w).put_off;
+	int64_t id, other;
+
+	(void)state;
+	wipe();
+	for (int i = 0; i < 3; i++) {
+		ops[i] = (struct store_op){ .kind = STORE_OP_PAUSE, .id = add(), .pause_s = 5 };
+		p[i] = (struct store_pass){ .id = ops[i].id, .ops = &ops[i], .n_ops = 1, .put_off = i == 1 ? NULL : &o };
+	}
+	id = add();
+	other = live_sql_int("SELECT pepsi.workqueue_add(nextval('pepsi.workqueue_id_seq'), 's', false, now(), 'from@x', '{a@y}', '{}', 'H: 1\r\n', 'b')");
+	live_sql("UPDATE pepsi.workqueue SET status = 'pending' WHERE status = 'running' AND id = (SELECT max(id) FROM pepsi.workqueue WHERE rcpt_to[1] = 'r0@x')");
+	assert_int_equal(store_worker_commit(w, p, 3), STORE_OK);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(p[i].rc, STORE_OK);
+	assert_string_equal(row(id, "status || ' ' || (state ->> 'last_error') || (timeout BETWEEN now() + '28 s' AND now() + '31 s')"), "paused x: not nowtrue");
+	assert_string_equal(row(other, "status"), "pending");
+	assert_string_equal(row(ops[0].id, "status || ' ' || (timeout <= now() + '5 s')"), "paused true");
+	assert_int_equal(store_worker_count(w).put_off - before, 1);
+	/* text that the database does not take */
+	o.error = "\xff\xfe";
+	live_sql("UPDATE pepsi.workqueue SET status = CASE WHEN id = (SELECT min(id) FROM pepsi.workqueue) THEN 'running' ELSE 'pending' END::pepsi.workqueue_status");
+	assert_int_equal(store_worker_commit(w, p, 1), STORE_OK);
+	assert_int_equal(p[0].rc, STORE_OK);
+	assert_string_equal(row(ops[0].id, "status"), "paused");
+	assert_string_equal(row(id, "status"), "pending");
+	live_check_books();
+}
+
 static void test_content(void **state)
 {
 	const struct str rcpts[] = { STR_INIT("n1@x"), STR_INIT("n2@x") };
@@ -494,7 +529,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_load), cmocka_unit_test(test_folded), cmocka_unit_test(test_folded_envelope), cmocka_unit_test(test_from_stage),
-		cmocka_unit_test(test_content), cmocka_unit_test(test_large_content), cmocka_unit_test(test_bounce_in_place),
+		cmocka_unit_test(test_put_off), cmocka_unit_test(test_content), cmocka_unit_test(test_large_content), cmocka_unit_test(test_bounce_in_place),
 		cmocka_unit_test(test_clones), cmocka_unit_test(test_split_and_inject), cmocka_unit_test(test_bad_pass),
 		cmocka_unit_test(test_serialization), cmocka_unit_test(test_server_restart), cmocka_unit_test(test_silent_server),
 	};

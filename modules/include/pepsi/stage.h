@@ -361,6 +361,13 @@ struct pepsi_host {
 	 * pass; for them ret_told[i] is 1, and NOTIFY of what they become is to be without SUCCESS (RFC 3461 §5.2.7.3), for the others 0. Once, before
 	 * content or state is changed, and before the terminal. */
 	int32_t (*tell_success)(struct pepsi_msg *, const uint32_t *indices, size_t n, uint32_t what, uint8_t *ret_told);
+
+	/* Before pause(), since 1.3: what else waits at this stage for the domain that all recipients of this message have (of those with one domain only)
+	 * would fare alike, so it is put off with it, in the same commit, unseen: due one after the other, one in each_ms, the first after
+	 * first_s seconds; an hour at most, and not beyond its lifetime. No attempt is counted; why becomes its state.last_error. Messages that an
+	 * operator wants tried, or that have a deadline, come as ever. Forgotten when the pass does not end with a pause. PEPSI_OK; PEPSI_NONE: this
+	 * message has no such domain (or memory is out), nothing is put off. */
+	int32_t (*pause_others)(struct pepsi_msg *, uint32_t first_s, uint32_t each_ms, const char *why);
 };
 
 /* What a module exports: one const object. */

@@ -69,7 +69,7 @@ static void test_overrun_of_a_fused_stage(void **state)
 	spin();
 	assert_true(db.blame_overrun);
 	assert_non_null(strstr(db.report, "\"stage\":\"bounce\",\"worker_stage\":\"init\",\"program\":\"pepsi-stage-b\",\"version\":\"1.5\""));
-	assert_int_equal(d->selects, 7);
+	assert_int_equal(d->gone.selects, 7);
 	/* and that stage runs in its own workers for a while: the next one is told */
 	unsigned n = sp.starts;
 	static const int64_t next = 10;

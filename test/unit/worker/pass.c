@@ -408,10 +408,83 @@ static void a_refused_commit_becomes_a_failure(void **st)
 	fixture_done(&f);
 }
 
+static int32_t puts_off(const struct pepsi_host *h, struct pepsi_msg *m)
+{
+	assert_int_equal(h->pause_others(m, 30, 0, "example.test: \xff not now"), PEPSI_OK);
+	return h->pause(m, NULL, 60);
+}
+
+static int32_t puts_off_and_ends(const struct pepsi_host *h, struct pepsi_msg *m)
+{
+	assert_int_equal(h->pause_others(m, 30, 100, "not now"), PEPSI_OK);
+	return h->finish(m);
+}
+
+static int32_t puts_off_nobody(const struct pepsi_host *h, struct pepsi_msg *m)
+{
+	assert_int_equal(h->pause_others(m, 30, 100, "not now"), PEPSI_NONE);
+	return h->pause(m, NULL, 60);
+}
+
+static int32_t puts_off_too_late(const struct pepsi_host *h, struct pepsi_msg *m)
+{
+	h->pause(m, NULL, 60);
+	assert_int_equal(h->pause_others(m, 30, 100, "not now"), PEPSI_MISUSE);
+	return PEPSI_OK;
+}
+
+static int32_t puts_off_without_a_word(const struct pepsi_host *h, struct pepsi_msg *m)
+{
+	assert_int_equal(h->pause_others(m, 30, 100, ""), PEPSI_MISUSE);
+	return h->pause(m, NULL, 60);
+}
+
+static void others_are_put_off_with_a_pause(void **st)
+{
+	static struct str two[] = { STR_INIT("a@Example.TEST"), STR_INIT("b@example.test") }, mixed[] = { STR_INIT("a@x"), STR_INIT("b@y") },
+		bare[] = { STR_INIT("postmaster") };
+	struct fixture f;
+	(void)st;
+	fixture_init(&f, PEPSI_LOAD_METADATA, PEPSI_CAP_DELIVER);
+	f.row.rcpts = two;
+	f.row.n_rcpts = 2;
+	fixture_run(&f, puts_off);
+	const struct store_put_off *o = f.msg.pass.put_off;
+	assert_non_null(o);
+	assert_string_equal(o->stage, "here");
+	assert_true(str_eq(o->domain, STR("Example.TEST")));
+	assert_int_equal(o->first_s, 30);
+	assert_int_equal(o->each_ms, 1);
+	assert_string_equal(o->error, "example.test: ? not now");
+	assert_int_equal(o->life_s, f.env.lifetime_s);
+	assert_int_equal(f.msg.pass.n_ops, 1); /* it may still be folded with others */
+	fixture_run(&f, puts_off_and_ends);
+	assert_null(f.msg.pass.put_off);
+	fixture_run(&f, puts_off_too_late);
+	assert_null(f.msg.pass.put_off);
+	assert_int_equal(f.msg.pass.ops[0].status, STORE_FAILED);
+	fixture_run(&f, puts_off_without_a_word);
+	assert_null(f.msg.pass.put_off);
+	f.row.rcpts = mixed;
+	fixture_run(&f, puts_off_nobody);
+	assert_null(f.msg.pass.put_off);
+	f.row.rcpts = bare;
+	f.row.n_rcpts = 1;
+	fixture_run(&f, puts_off_nobody);
+	assert_null(f.msg.pass.put_off);
+	/* its time is over: it is a bounce, and says nothing of others */
+	f.row.rcpts = two;
+	f.row.n_rcpts = 2;
+	f.env.lifetime_s = 1;
+	fixture_run(&f, puts_off);
+	assert_null(f.msg.pass.put_off);
+	fixture_done(&f);
+}
+
 int main(void)
 {
 	log_setup(LOG_LV_ERROR, "test");
-	const struct CMUnitTest tests[] = { cmocka_unit_test(terminals), cmocka_unit_test(finish_is_counted_by_capability),
+	const struct CMUnitTest tests[] = { cmocka_unit_test(terminals), cmocka_unit_test(others_are_put_off_with_a_pause), cmocka_unit_test(finish_is_counted_by_capability),
 		cmocka_unit_test(setters_fold_into_one_update), cmocka_unit_test(clear_state_replaces),
 		cmocka_unit_test(pad_is_dropped_on_the_way), cmocka_unit_test(host_retries),
 		cmocka_unit_test(lifetime_ends_in_a_bounce), cmocka_unit_test(permanent_fails),
