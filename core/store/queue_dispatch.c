@@ -42,8 +42,7 @@ static struct queue_call *queue_call_new(void (*done)(struct call *, enum store_
 static void lock_result(struct call *call, unsigned stmt, const PGresult *res)
 {
 	(void)stmt;
-	if (PQntuples(res) == 1 && !PQgetisnull(res, 0, 0))
-		((struct queue_call *)call)->a = result_bool(res, 0, 0) ? STORE_BLAMED_ENDED : STORE_BLAMED;
+	((struct queue_call *)call)->a = PQntuples(res) == 1 && result_bool(res, 0, 0);
 }
 
 static void lock_done(struct call *call, enum store_rc rc, const char *err)
