@@ -16,7 +16,7 @@ BUILD_PACKAGES="gcc libc6-dev cmake ninja-build pkgconf libevent-dev libssl-dev 
 	libargon2-dev libcurl4-openssl-dev libpam0g-dev libpsl-dev libunbound-dev libexpat1-dev zlib1g-dev libopendkim-dev"
 RUN_PACKAGES="postgresql swaks"
 TEST_PACKAGES="python3 openssl curl gsasl msmtp s-nail dovecot-imapd dovecot-lmtpd postfix g++ make binutils abigail-tools nsd unbound ldnsutils libsasl2-modules
-	opendkim opendkim-tools python3-dkim python3-spf python3-authres python3-dnspython python3-aiosmtpd libxml2-utils"
+	opendkim opendkim-tools rspamd libmail-dkim-perl python3-dkim python3-spf python3-authres python3-dnspython python3-aiosmtpd libxml2-utils"
 
 # install_packages NAME…: those that are missing, from the configured Debian archive. Package scripts may start no
 # service and PostgreSQL's may make no cluster of its own: both guards are taken away again. A package that would

@@ -914,7 +914,8 @@ BEGIN
     UPDATE pepsi.workqueue SET stage = p_stage,
         status = CASE WHEN pepsi.is_held(status, state) THEN status ELSE 'pending' END,
         timeout = CASE WHEN pepsi.is_held(status, state) THEN timeout END,
-        state = state - ARRAY['failed_at', 'failed_stage', 'dispatch_error']
+        state = (state - ARRAY['failed_at', 'failed_stage', 'dispatch_error'])
+            || jsonb_build_object('moved', jsonb_build_object('from', stage, 'to', p_stage, 'at', extract(epoch FROM now())::bigint))
     WHERE id = ANY (p_ids) AND pepsi.workqueue_may('set-stage', status, state);
     GET DIAGNOSTICS n = ROW_COUNT;
     IF n > 0 THEN
@@ -1714,7 +1715,7 @@ BEGIN
             ORDER BY lower(left(split_part(w.rcpt_to[1], '@', -1), 255)), w.id LIMIT p_limit FOR UPDATE SKIP LOCKED),
         up AS (
             UPDATE pepsi.workqueue w SET stage = p_stage, status = 'pending', timeout = NULL,
-                state = (w.state - ARRAY['failed_at', 'dispatch_error', 'last_error', 'attempts', 'delay_sent'])
+                state = (w.state - ARRAY['failed_at', 'dispatch_error', 'last_error', 'attempts', 'delay_sent', 'last_reply', 'moved'])
                     || jsonb_build_object('failed_stage', d.stage)
                     || CASE WHEN d.error IS NULL THEN '{}' ELSE jsonb_build_object('last_error', d.error) END
             FROM due d WHERE w.id = d.id AND d.action = 'moved'),
@@ -1917,7 +1918,7 @@ BEGIN
         RETURN;
     END IF;
     UPDATE pepsi.workqueue w SET status = 'pending', timeout = '-infinity', stage = CASE WHEN r.stage IS NULL THEN w.stage ELSE r.to_stage END,
-        state = CASE WHEN r.stage IS NULL THEN w.state ELSE (w.state - ARRAY['attempts', 'last_error', 'delay_sent', 'dispatch_error'])
+        state = CASE WHEN r.stage IS NULL THEN w.state ELSE (w.state - ARRAY['attempts', 'last_error', 'last_reply', 'dispatch_error'])
             || jsonb_build_object('rerouted', jsonb_build_object('rule', r.id, 'from', w.stage)) END
     WHERE w.id = ANY (ids) AND pepsi.workqueue_may('hold', w.status, w.state);
     GET DIAGNOSTICS changed = ROW_COUNT;
@@ -1979,6 +1980,36 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$ SELECT to_tim
 CREATE FUNCTION pepsi.delivery_seconds(p_time timestamptz) RETURNS bigint
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$ SELECT coalesce(extract(epoch FROM p_time)::bigint, 0) $$;
 
+-- What is known of strangers is bounded: beyond these rows what was of no use for longest goes, 10000 at a time; of policies first those that hold no longer.
+-- Counting is for those that may be over (as the last ANALYZE has it); the functions below call it once in a hundred times. How many went.
+CREATE FUNCTION pepsi.known_trim(p_policies bigint DEFAULT 20000, p_addresses bigint DEFAULT 200000, p_domains bigint DEFAULT 200000) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    gone bigint := 0;
+    n bigint;
+BEGIN
+    IF (SELECT reltuples < 0 OR reltuples > p_policies * 0.9 FROM pg_class WHERE oid = 'pepsi.sts_policy'::regclass) THEN
+        DELETE FROM pepsi.sts_policy WHERE domain = ANY (ARRAY(SELECT domain FROM pepsi.sts_policy
+            ORDER BY coalesce(expires_at > now(), false), used_at LIMIT least(greatest((SELECT count(*) FROM pepsi.sts_policy) - p_policies, 0), 10000)
+            FOR UPDATE SKIP LOCKED));
+        GET DIAGNOSTICS n = ROW_COUNT;
+        gone := gone + n;
+    END IF;
+    IF (SELECT reltuples < 0 OR reltuples > p_addresses * 0.9 FROM pg_class WHERE oid = 'pepsi.dns_address'::regclass) THEN
+        DELETE FROM pepsi.dns_address WHERE address = ANY (ARRAY(SELECT address FROM pepsi.dns_address
+            ORDER BY changed_at LIMIT least(greatest((SELECT count(*) FROM pepsi.dns_address) - p_addresses, 0), 10000) FOR UPDATE SKIP LOCKED));
+        GET DIAGNOSTICS n = ROW_COUNT;
+        gone := gone + n;
+    END IF;
+    IF (SELECT reltuples < 0 OR reltuples > p_domains * 0.9 FROM pg_class WHERE oid = 'pepsi.destination_security'::regclass) THEN
+        DELETE FROM pepsi.destination_security WHERE domain = ANY (ARRAY(SELECT domain FROM pepsi.destination_security
+            ORDER BY last_at LIMIT least(greatest((SELECT count(*) FROM pepsi.destination_security) - p_domains, 0), 10000) FOR UPDATE SKIP LOCKED));
+        GET DIAGNOSTICS n = ROW_COUNT;
+        gone := gone + n;
+    END IF;
+    RETURN gone;
+END $$;
+
 -- What is known of a domain's policy; no row: nothing. p_used: for mail, which is noted about once an hour. Times without value are 0.
 CREATE FUNCTION pepsi.sts_policy_get(p_domain text, p_used boolean, OUT id text, OUT body text, OUT fetched bigint, OUT failed bigint, OUT failures integer, OUT result text,
     OUT why text) RETURNS SETOF record
@@ -1992,6 +2023,7 @@ END $$;
 -- A policy was fetched: it stands for the one before, and failures are over. p_due: when to fetch it again.
 CREATE FUNCTION pepsi.sts_policy_put(p_domain text, p_id text, p_mode text, p_body text, p_fetched bigint, p_expires bigint, p_due bigint) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT pepsi.known_trim() WHERE random() < 0.01;
     INSERT INTO pepsi.sts_policy AS s (domain, id, mode, body, fetched_at, expires_at, due_at)
     VALUES (p_domain, p_id, p_mode, p_body, to_timestamp(p_fetched), to_timestamp(p_expires), to_timestamp(p_due))
     ON CONFLICT (domain) DO UPDATE SET id = excluded.id, mode = excluded.mode, body = excluded.body, fetched_at = excluded.fetched_at,
@@ -2002,6 +2034,7 @@ $$;
 -- A fetch failed. One that another worker has just told (p_before: the failures the caller knew of) does not count twice.
 CREATE FUNCTION pepsi.sts_policy_failed(p_domain text, p_result text, p_why text, p_at bigint, p_due bigint, p_before integer) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT pepsi.known_trim() WHERE random() < 0.01;
     INSERT INTO pepsi.sts_policy AS s (domain, failed_at, due_at, failures, result, why)
     VALUES (p_domain, to_timestamp(p_at), to_timestamp(p_due), 1, p_result, p_why)
     ON CONFLICT (domain) DO UPDATE SET failed_at = excluded.failed_at, due_at = excluded.due_at, failures = greatest(s.failures, p_before + 1),
@@ -2056,6 +2089,7 @@ $$;
 CREATE FUNCTION pepsi.dns_address_put(p_address text[], p_host text[], p_expires bigint[], p_ok bigint[], p_failed bigint[], p_failures integer[],
     p_until bigint[], p_why text[]) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT pepsi.known_trim() WHERE random() < 0.01;
     DELETE FROM pepsi.dns_address WHERE address = ANY (ARRAY(SELECT address FROM pepsi.dns_address WHERE changed_at < now() - interval '30 days' LIMIT 1000
         FOR UPDATE SKIP LOCKED));
     INSERT INTO pepsi.dns_address AS o (address, host, expires_at, ok_at, failed_at, failures, until_at, why, changed_at)
@@ -2128,6 +2162,7 @@ $$;
 CREATE FUNCTION pepsi.destination_security_put(p_domain text[], p_best text[], p_best_at bigint[], p_last text[], p_last_at bigint[], p_told text[],
     p_told_at bigint[]) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT pepsi.known_trim() WHERE random() < 0.01;
     DELETE FROM pepsi.destination_security WHERE domain = ANY (ARRAY(SELECT domain FROM pepsi.destination_security WHERE last_at < now() - interval '365 days'
         LIMIT 1000 FOR UPDATE SKIP LOCKED));
     INSERT INTO pepsi.destination_security AS o (domain, best, best_at, last, last_at, told, told_at)
@@ -2265,6 +2300,9 @@ CREATE FUNCTION pepsi.srs_take(p_targets text[], p_each bigint, p_all bigint, p_
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE this timestamptz := date_trunc('hour', now());
 BEGIN
+    IF p_count THEN -- who counts waits for this row, so that no two find room for one; what follows sees what the one before wrote
+        INSERT INTO pepsi.srs_use AS u (target, hour, n) VALUES ('', this, 0) ON CONFLICT (target) DO UPDATE SET n = u.n;
+    END IF;
     IF EXISTS (SELECT FROM pepsi.srs_use u JOIN unnest(p_targets) t ON t = u.target WHERE u.hour = this AND u.n >= p_each) OR
        EXISTS (SELECT FROM pepsi.srs_use u WHERE u.target = '' AND u.hour = this AND u.n + cardinality(p_targets) > p_all) OR cardinality(p_targets) > p_all THEN
         RETURN greatest(1, ceil(extract(epoch FROM this + interval '1 hour' - now())))::integer;

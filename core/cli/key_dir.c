@@ -10,13 +10,23 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* "pepsi-stage-srs or pepsi-stage-verp": is the program one of them? */
+static bool one_of(const char *program, const char *run)
+{
+	struct str rest = str_from(run), word;
+	while (str_word(&rest, " ", &word))
+		if (str_eq(word, str_from(program)))
+			return true;
+	return false;
+}
+
 /* The section of the stage; NULL after a message. */
 static const char *find_stage(const struct cli *c, const struct config *conf, const char *run)
 {
 	const char *want = c->args.value[CLI_STAGE], *found = NULL;
 	for (size_t i = 0; config_section(conf, i); i++) {
 		const char *s = config_section(conf, i), *program = strncmp(s, "stage-", 6) ? NULL : config_str(conf, s, "PROGRAM");
-		if (!program || strcmp(program, run) || (want && !str_ieq(str_from(want), str_from(s + 6))))
+		if (!program || !one_of(program, run) || (want && !str_ieq(str_from(want), str_from(s + 6))))
 			continue;
 		if (found && strcmp(config_get(conf, found, "KEY_DIR") ? config_get(conf, found, "KEY_DIR")->value : "",
 		    config_get(conf, s, "KEY_DIR") ? config_get(conf, s, "KEY_DIR")->value : "")) {

@@ -13,7 +13,7 @@ struct key_dir {
 	const char *section; /* of the stage; lives as long as the configuration */
 };
 
-/* Of the stage that runs `program` and that --stage names, or of the only one. create: make it where it is not there; maker: the command that does, for
+/* Of the stage that runs `program` ("pepsi-stage-srs", or several with " or " between) and that --stage names, or of the only one. create: make it where it is not there; maker: the command that does, for
  * the message when it is not. 0, or an exit status after a message; fd and path are to be given back in both cases. */
 int key_dir_open(const struct cli *c, const struct config *conf, const char *program, bool create, const char *maker, struct key_dir *ret);
 /* A file of at most `most` octets below the folder `at`, appended to out, which must be able to hold most + 1. 0, or -1 and errno (EFBIG: it is larger). */

@@ -62,6 +62,7 @@ const struct cli_tool cli_tools[] = {
 	{ "sts", "list", CLI_BIT(CLI_LIMIT), 0, 0, tool_sts_list, "", "policies of MTA-STS of other domains" },
 	{ "sts", "show", 0, 1, 1, tool_sts_show, "DOMAIN", "one of them, and how mail to the domain was protected" },
 	{ "sts", "fetch", 0, 1, 1, tool_sts_fetch, "DOMAIN", "fetch a domain's policy now, through the running pepsid, and keep it" },
+	{ "sts", "renew", 0, 0, 0, tool_sts_renew, "", "fetch again what grows old, as workers do; for a timer where mail is rare" },
 	{ "sts", "forget", 0, 1, 1, tool_sts_forget, "DOMAIN", "forget a domain's policy, and how mail to it was protected" },
 	{ "sts", "weaker", CLI_BIT(CLI_LIMIT) | CLI_BIT(CLI_ALL), 0, 0, tool_sts_weaker, "", "domains that mail goes to less protected than before" },
 	{ "sts", "addresses", CLI_BIT(CLI_LIMIT), 0, 1, tool_sts_addresses, "[HOST]", "addresses of mail exchangers, those that fail first" },

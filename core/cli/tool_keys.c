@@ -233,34 +233,40 @@ static int remove_key(struct cli *c, const struct config *conf, struct dkim_dir 
 	return rc;
 }
 
+int keys_verb(const struct cli *c, const char *what, const struct keys_verb *verbs, size_t n, size_t *ret)
+{
+	const char *names[KEYS_VERBS_MAX];
+	struct buf list = BUF_INIT(300);
+	for (size_t i = 0; i < n && i < KEYS_VERBS_MAX; i++) {
+		const struct keys_verb *v = &verbs[i];
+		names[i] = v->name;
+		buf_addf(&list, "%s%s", i ? i + 1 < n ? ", " : " or " : "", v->name);
+		if (strcmp(v->name, c->args.pos[0]) != 0)
+			continue;
+		*ret = i;
+		buf_free(&list);
+		return c->args.n_pos < v->min || c->args.n_pos > v->max ? cli_usage(c, "keys %s %s takes %s", what, v->name, v->takes) : 0;
+	}
+	const char *near = str_nearest(str_from(c->args.pos[0]), names, n);
+	int rc = cli_usage(c, "keys %s: \"%s\" is not %s%s%s%s", what, c->args.pos[0], buf_z(&list), near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+	buf_free(&list);
+	return rc;
+}
+
 int tool_keys_dkim(struct cli *c)
 {
-	static const struct {
-		const char *name;
-		size_t min, max; /* operands with the verb itself */
-		bool create;
-		int (*run)(struct cli *, const struct config *, struct dkim_dir *);
-	} verbs[] = { { "add", 2, 2, true, add }, { "list", 1, 2, false, list }, { "dns", 2, 2, false, dns }, { "remove", 2, 2, false, remove_key },
-		{ "rotate", 2, 2, false, keys_rotate }, { "check", 1, 2, false, keys_check } };
-	const char *names[sizeof verbs / sizeof *verbs];
-	size_t n = sizeof verbs / sizeof *verbs, at = n;
-	for (size_t i = 0; i < n; i++) {
-		names[i] = verbs[i].name;
-		if (!strcmp(names[i], c->args.pos[0]))
-			at = i;
-	}
-	if (at == n) {
-		const char *near = str_nearest(str_from(c->args.pos[0]), names, n);
-		return cli_usage(c, "keys dkim: \"%s\" is not add, list, dns, remove, rotate or check%s%s%s", c->args.pos[0], near ? "; did you mean " : "", near ? near : "",
-		    near ? "?" : "");
-	}
-	if (c->args.n_pos < verbs[at].min || c->args.n_pos > verbs[at].max)
-		return cli_usage(c, "keys dkim %s takes %s", names[at], verbs[at].min == 2 ? "a domain" : "at most a domain");
+	static const struct keys_verb verbs[] = { { "add", 2, 2, true, "a domain" }, { "list", 1, 2, false, "at most a domain" }, { "dns", 2, 2, false, "a domain" },
+		{ "remove", 2, 2, false, "a domain" }, { "rotate", 2, 2, false, "a domain" }, { "check", 1, 2, false, "at most a domain" } };
+	static int (*const run[])(struct cli *, const struct config *, struct dkim_dir *) = { add, list, dns, remove_key, keys_rotate, keys_check };
+	size_t at;
+	int rc = keys_verb(c, "dkim", verbs, sizeof verbs / sizeof *verbs, &at);
+	if (rc)
+		return rc;
 	struct config *conf = cli_config_need(c);
 	struct dkim_dir dir = { .fd = -1 };
-	int rc = conf ? dkim_dir_open(c, conf, verbs[at].create, &dir) : CLI_FAILED;
+	rc = conf ? dkim_dir_open(c, conf, verbs[at].create, &dir) : CLI_FAILED;
 	if (!rc)
-		rc = verbs[at].run(c, conf, &dir);
+		rc = run[at](c, conf, &dir);
 	if (conf)
 		dkim_dir_close(&dir);
 	config_free(conf);

@@ -16,6 +16,16 @@ struct json_object *keys_json(const struct dkim_domain *d, const struct dkim_rin
 int keys_rotate(struct cli *c, const struct config *conf, struct dkim_dir *dir);
 int keys_check(struct cli *c, const struct config *conf, struct dkim_dir *dir);
 
+enum { KEYS_VERBS_MAX = 8 };
+struct keys_verb {
+	const char *name;
+	size_t min, max;   /* operands with the verb itself */
+	bool create;       /* the folder is made where it is not there */
+	const char *takes; /* for the usage: "a domain" */
+};
+/* The verb of the command line ("add"), with as many operands as it takes: 0 and *ret; or an exit status after a message. what: "dkim". */
+int keys_verb(const struct cli *c, const char *what, const struct keys_verb *verbs, size_t n, size_t *ret);
+
 int tool_keys_dkim(struct cli *c);
 /* tool_keys_srs.c: the keys of pepsi-stage-srs. */
 int tool_keys_srs(struct cli *c);

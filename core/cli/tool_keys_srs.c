@@ -1,4 +1,4 @@
-/* pepsi keys srs: the two keys that pepsi-stage-srs makes and checks return addresses with (proto/srs/ring.h). Needs no running pepsid; the stage looks at
+/* pepsi keys srs: the two keys that pepsi-stage-srs and pepsi-stage-verp make and check return addresses with (proto/srs/ring.h). Needs no running pepsid; the stage looks at
  * the file whenever it needs a key. No key is ever printed. */
 #include "key_dir.h"
 #include "proto/srs/ring.h"
@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PROGRAM "pepsi-stage-srs"
+#define PROGRAM "pepsi-stage-srs or pepsi-stage-verp"
 enum { AGE_DEFAULT = 21 * 86400, TWO_DAYS = 2 * 86400 };
 
 struct keyring {
@@ -186,30 +186,18 @@ static int remove_key(struct cli *c, struct keyring *k)
 
 int tool_keys_srs(struct cli *c)
 {
-	static const struct {
-		const char *name;
-		size_t min, max; /* operands with the verb itself */
-		bool create;
-		int (*run)(struct cli *, struct keyring *);
-	} verbs[] = { { "add", 1, 2, true, add }, { "list", 1, 1, false, list }, { "rotate", 1, 2, false, rotate }, { "remove", 2, 2, false, remove_key } };
-	const char *names[sizeof verbs / sizeof *verbs];
-	size_t n = sizeof verbs / sizeof *verbs, at = n;
-	for (size_t i = 0; i < n; i++) {
-		names[i] = verbs[i].name;
-		if (!strcmp(names[i], c->args.pos[0]))
-			at = i;
-	}
-	if (at == n) {
-		const char *near = str_nearest(str_from(c->args.pos[0]), names, n);
-		return cli_usage(c, "keys srs: \"%s\" is not add, list, rotate or remove%s%s%s", c->args.pos[0], near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
-	}
-	if (c->args.n_pos < verbs[at].min || c->args.n_pos > verbs[at].max)
-		return cli_usage(c, "keys srs %s takes %s", names[at], verbs[at].min == 2 ? "the name of a key" : verbs[at].max == 2 ? "at most a name" : "nothing");
+	static const struct keys_verb verbs[] = { { "add", 1, 2, true, "at most a name" }, { "list", 1, 1, false, "nothing" }, { "rotate", 1, 2, false, "at most a name" },
+		{ "remove", 2, 2, false, "the name of a key" } };
+	static int (*const run[])(struct cli *, struct keyring *) = { add, list, rotate, remove_key };
+	size_t at;
+	int rc = keys_verb(c, "srs", verbs, sizeof verbs / sizeof *verbs, &at);
+	if (rc)
+		return rc;
 	struct config *conf = cli_config_need(c);
 	struct keyring k = { .dir.fd = -1 };
-	int rc = conf ? load(c, conf, verbs[at].create, &k) : CLI_FAILED;
+	rc = conf ? load(c, conf, verbs[at].create, &k) : CLI_FAILED;
 	if (!rc)
-		rc = verbs[at].run(c, &k);
+		rc = run[at](c, &k);
 	done(&k);
 	config_free(conf);
 	return rc;

@@ -358,27 +358,34 @@ static void print_fetched_json(const struct fetched *f)
 	json_object_put(o);
 }
 
+/* The record and the policy of f->domain, kept where there is a record and the child was not busy. CLI_FAILED: not even that. in: what f points into. */
+static int fetch(const struct config *conf, struct fetched *f, struct buf *in)
+{
+	const char *why = NULL;
+	f->lookup = (struct sts_lookup){ .domain = str_from(f->domain) };
+	if (look_up(conf, &f->lookup) || ask_child(conf, str_from(f->domain), in, &f->answer))
+		return CLI_FAILED;
+	bool busy = f->answer.class == STS_WIRE_BUSY;
+	if (f->answer.class != STS_WIRE_OK)
+		f->result = busy ? "busy" : tlsrpt_result_name(sts_wire_result(f->answer.class));
+	else if (sts_policy_parse(f->answer.text, &f->policy, &why))
+		f->result = tlsrpt_result_name(TLSRPT_STS_POLICY_INVALID);
+	if (f->result)
+		snprintf(f->why, sizeof f->why, "%.*s", STR_ARG(why ? str_from(why) : f->answer.text));
+	return f->lookup.state == STS_TXT_FOUND && !busy ? keep(conf, f) : CLI_DONE;
+}
+
 int tool_sts_fetch(struct cli *c)
 {
 	char domain[DNS_NAME_MAX + 1];
 	static struct fetched f;
 	struct buf in = BUF_INIT(STS_WIRE_ANSWER_MAX + 64);
-	const char *why = NULL;
 	if (domain_of(c, domain))
 		return CLI_USAGE;
 	struct config *conf = service_config(c);
-	f = (struct fetched){ .domain = domain, .lookup = { .domain = str_from(domain) } };
-	int rc = !conf || service_leave_root(config_str(conf, "pepsi", "USER")) || look_up(conf, &f.lookup) || ask_child(conf, str_from(domain), &in, &f.answer) ? CLI_FAILED : CLI_DONE;
-	if (!rc) {
-		bool busy = f.answer.class == STS_WIRE_BUSY;
-		if (f.answer.class != STS_WIRE_OK)
-			f.result = busy ? "busy" : tlsrpt_result_name(sts_wire_result(f.answer.class));
-		else if (sts_policy_parse(f.answer.text, &f.policy, &why))
-			f.result = tlsrpt_result_name(TLSRPT_STS_POLICY_INVALID);
-		if (f.result)
-			snprintf(f.why, sizeof f.why, "%.*s", STR_ARG(why ? str_from(why) : f.answer.text));
-		if (f.lookup.state == STS_TXT_FOUND && !busy)
-			rc = keep(conf, &f);
+	f = (struct fetched){ .domain = domain };
+	int rc = !conf || service_leave_root(config_str(conf, "pepsi", "USER")) ? CLI_FAILED : fetch(conf, &f, &in);
+	if (rc == CLI_DONE || f.kept || f.result) {
 		if (c->json)
 			print_fetched_json(&f);
 		else
@@ -387,6 +394,49 @@ int tool_sts_fetch(struct cli *c)
 			rc = CLI_FAILED;
 	}
 	buf_free(&in);
+	config_free(conf);
+	return rc;
+}
+
+/* -- renew */
+
+enum { DUE_AT_ONCE = 100, USED_S = 30 * 86400 }; /* as workers (modules/common/sts_policies.c) */
+
+/* What workers do with what grows old (RFC 8461 §10.2), when there is none: no mail for a while is no reason to lose a policy. */
+int tool_sts_renew(struct cli *c)
+{
+	static struct fetched f;
+	struct config *conf = service_config(c);
+	size_t renewed = 0, failed = 0, n = DUE_AT_ONCE;
+	int rc = !conf || service_leave_root(config_str(conf, "pepsi", "USER")) ? CLI_FAILED : CLI_DONE;
+	while (rc == CLI_DONE && n == DUE_AT_ONCE) {
+		struct tool_db db = { 0 };
+		struct json_object *args = json_object_new_object(), *due = NULL;
+		json_object_object_add(args, "limit", json_object_new_int(DUE_AT_ONCE));
+		json_object_object_add(args, "used", json_object_new_int(USED_S));
+		if (tool_db_open(&db, conf))
+			json_object_put(args);
+		else
+			due = tool_db_destinations(&db, STORE_STS_DUE, args);
+		tool_db_close(&db);
+		rc = due ? CLI_DONE : CLI_FAILED;
+		n = cli_json_length(due);
+		for (size_t i = 0; i < n && rc == CLI_DONE; i++) {
+			struct buf in = BUF_INIT(STS_WIRE_ANSWER_MAX + 64);
+			f = (struct fetched){ .domain = json_object_get_string(json_object_array_get_idx(due, i)) };
+			rc = fetch(conf, &f, &in);
+			renewed += f.kept && !f.result;
+			failed += f.result != NULL;
+			if (f.result && !c->json)
+				printf("%s: %s: %s\n", f.domain, f.result, f.why);
+			buf_free(&in);
+		}
+		json_object_put(due);
+	}
+	if (c->json)
+		printf("{\"renewed\":%zu,\"failed\":%zu}\n", renewed, failed);
+	else
+		printf("%zu polic%s renewed, %zu could not be fetched\n", renewed, renewed == 1 ? "y" : "ies", failed);
 	config_free(conf);
 	return rc;
 }

@@ -596,7 +596,8 @@ static int run(struct reactor *r)
 	r->dispatch = dispatch_new(r->base, r->config, &sp);
 	if (!r->dispatch || make_dns(r) || open_databases(r))
 		return 1;
-	sink = (struct ingress_sink){ r->dispatch, dispatch_reserve, dispatch_unreserve, dispatch_hand_off, dispatch_wake_sink, dispatch_due_sink };
+	sink = (struct ingress_sink){ r->dispatch, dispatch_reserve, dispatch_unreserve, dispatch_hand_off, dispatch_wake_sink, dispatch_due_sink,
+		dispatch_measure_sink };
 	ingress_dns(r->ingress, r->dns);
 	ingress_spawner(r->ingress, &before);
 	ingress_lookups(r->ingress, r->db[DB_LOOKUPS]);

@@ -55,6 +55,7 @@ void dispatch_unreserve(void *d, const char *stage, const char *sender_key, size
 void dispatch_hand_off(void *d, const char *stage, const char *sender_key, const struct wire_item *item, int body_fd);
 void dispatch_wake_sink(void *d, const char *stage);
 void dispatch_due_sink(void *d);
+void dispatch_measure_sink(void *d, const char *stage, struct str text);
 
 /* Orderly stop: no more claims, unsent flights go back to pending, workers finish what they hold (at most grace_s, then
  * they are killed), statistics are flushed; then done(arg). */

@@ -59,10 +59,6 @@ enum {
 	EARLY_KILLS_MAX = 5,
 	MARKED_MAX = 10000,
 	UNFUSED_US = 600 * 1000 * 1000, /* a stage whose module did harm runs alone in its own workers for so long */
-	/* What a worker may tell of metrics and reports: so many octets a second, and so many at once, which is what it could have told while this loop
-	 * stood still for eight seconds. A worker of ours says half of it at most; one that says more is out of its mind. */
-	MEASURE_OCTETS_S = 512 * 1024,
-	MEASURE_OCTETS_MAX = 4 << 20,
 	MEASURE_GAUGES_MAX = 64,        /* series of gauges of one worker at one stage */
 	MEASURE_SHOW_MAX = 1 << 20,     /* octets of modules' metrics at /metrics */
 	MEASURE_REPORTS_MAX = 4 << 20,  /* octets of reports in one answer */

@@ -22,7 +22,7 @@ struct measured {
 	struct gauges *gauges;
 	struct buf report;   /* empty: none */
 	int64_t report_at;
-	int64_t octets, octets_at; /* what it may still say, as of then */
+	struct metrics_budget budget; /* what it may still say */
 	bool said;           /* that something was refused */
 };
 
@@ -57,25 +57,11 @@ static bool may_host(const struct dispatch *d, const struct worker *w, const str
 
 /* --- taking it in */
 
-static struct measured *of(struct worker *w, int64_t now)
+static struct measured *of(struct worker *w)
 {
-	if (!w->measured && (w->measured = calloc(1, sizeof *w->measured))) {
-		w->measured->octets = MEASURE_OCTETS_MAX;
-		w->measured->octets_at = now;
+	if (!w->measured && (w->measured = calloc(1, sizeof *w->measured)))
 		w->measured->report = BUF_INIT(WIRE_REPORT_MAX);
-	}
 	return w->measured;
-}
-
-static bool afford(struct measured *m, size_t octets, int64_t now)
-{
-	int64_t came = now - m->octets_at > 100 * US_PER_S ? MEASURE_OCTETS_MAX : (now - m->octets_at) * MEASURE_OCTETS_S / US_PER_S;
-	if (came > 0) {
-		m->octets = m->octets + came > MEASURE_OCTETS_MAX ? MEASURE_OCTETS_MAX : m->octets + came;
-		m->octets_at = now;
-	}
-	m->octets -= (int64_t)octets;
-	return m->octets >= 0;
 }
 
 static struct metrics_set *gauges_of(struct measured *m, struct stage *st)
@@ -132,10 +118,10 @@ static int take_report(struct dispatch *d, struct worker *w, struct measured *m,
 
 int measure_line(struct dispatch *d, struct worker *w, const struct wire_status *line, int64_t now)
 {
-	struct measured *m = of(w, now);
+	struct measured *m = of(w);
 	if (!m)
 		return 0;
-	if (!afford(m, line->json.n + 3, now))
+	if (!metrics_afford(&m->budget, line->json.n + 3, now))
 		return -1;
 	if (line->status == WIRE_METRIC ? take_metric(d, w, m, line->json) : take_report(d, w, m, line->json, now)) {
 		d->metrics_refused++;
@@ -145,6 +131,23 @@ int measure_line(struct dispatch *d, struct worker *w, const struct wire_status 
 		m->said = true;
 	}
 	return 0;
+}
+
+/* Of workers before acceptance, which are the ingress's: it has looked at how much they say. They have no gauges here. */
+void dispatch_measure_sink(void *arg, const char *stage, struct str text)
+{
+	struct dispatch *d = arg;
+	struct metrics_line line;
+	struct stage *st;
+	if (metrics_line_get(text, &line) || !str_ieq(line.stage, str_from(stage))) {
+		d->metrics_refused++;
+		return;
+	}
+	TAILQ_FOREACH(st, &d->stages, link)
+		if (!strcasecmp(st->name, stage))
+			break;
+	if (st && line.kind != METRICS_GAUGE && metrics_apply(&st->metrics, &line))
+		d->metrics_refused++;
 }
 
 void measure_drop(struct worker *w)

@@ -4,6 +4,7 @@
 
 #include "before.h"
 #include "ingress_internal.h"
+#include "proto/metrics/metrics.h"
 #include "proto/wire/verdict.h"
 
 #include <sys/queue.h>
@@ -61,6 +62,7 @@ struct before_worker {
 	int64_t job_id;
 	int64_t since_us, until_us;   /* of what it does; of its being idle or leaving */
 	uint64_t served;
+	struct metrics_budget told;   /* of what its module counts */
 };
 TAILQ_HEAD(before_workers, before_worker);
 

@@ -384,6 +384,19 @@ bool before_worker_exited(struct before *b, pid_t pid, int status)
 	return true;
 }
 
+/* Lines about what its module counts. */
+static bool take_metrics(struct before_worker *w, struct str lines)
+{
+	struct ingress *in = w->pool->b->in;
+	struct str line;
+	if (!metrics_afford(&w->told, lines.n + 1, clock_mono_us()))
+		return false;
+	while (str_word(&lines, "\n", &line))
+		if (in->sink.measure && str_starts(line, STR("4 ")))
+			in->sink.measure(in->sink.arg, w->pool->stage, str_skip(line, 2));
+	return true;
+}
+
 /* One parcel. False: the worker must go. */
 static bool take(struct before_worker *w, struct buf *record, int body_fd)
 {
@@ -398,6 +411,8 @@ static bool take(struct before_worker *w, struct buf *record, int body_fd)
 		log_debug(NULL, "event=before-worker-ready stage=%s pid=%d", w->pool->stage, (int)w->pid);
 		return true;
 	}
+	if (str_starts(buf_str(record), STR(WIRE_BEFORE_METRICS)) && body_fd < 0)
+		return take_metrics(w, str_skip(buf_str(record), sizeof WIRE_BEFORE_METRICS - 1));
 	struct arena *a = arena_new(VERDICT_ARENA_MAX);
 	if (!a || !w->busy || wire_verdict_get(buf_str(record), a, &v) || v.id != w->job_id) {
 		if (body_fd >= 0)

@@ -35,6 +35,8 @@ struct ingress_sink {
 	void (*wake)(void *arg, const char *stage);
 	/* Rows were committed as paused: their time may be the next one. */
 	void (*due)(void *arg);
+	/* A worker of this stage, before acceptance, tells what its module counts: the text of a line (proto/metrics), not looked at. May be NULL. */
+	void (*measure)(void *arg, const char *stage, struct str text);
 };
 
 /* How worker processes for stages before acceptance (BEFORE_ACCEPT) come and go; filled in by the daemon. */

@@ -9,6 +9,7 @@ enum store_destinations_question {
 	STORE_STS_LIST,        /* {"domain", "limit"} → array; with domain: the policy's text, too */
 	STORE_STS_PUT,         /* {"domain", "id", "mode", "body", "fetched", "expires", "due"} → true */
 	STORE_STS_FAILED,      /* {"domain", "result", "why", "at", "due", "before"} → true */
+	STORE_STS_DUE,         /* {"limit", "used"} → array of domains to be fetched again, taken by this call */
 	STORE_STS_FORGET,      /* {"domain"} → was something known? */
 	STORE_ADDRESS_LIST,    /* {"host", "limit"} → array */
 	STORE_SECURITY_LIST,   /* {"domain", "weaker", "limit"} → array */

@@ -218,6 +218,8 @@ const struct stmt stmts[STMT_N] = {
 	    " (j ->> 'fetched')::bigint, (j ->> 'expires')::bigint, (j ->> 'due')::bigint)" },
 	[STMT_STS_FAILED] = { "sts_failed", "SELECT 'true' FROM (SELECT $1::text::jsonb) t(j), LATERAL pepsi.sts_policy_failed(j ->> 'domain', j ->> 'result', j ->> 'why',"
 	    " (j ->> 'at')::bigint, (j ->> 'due')::bigint, (j ->> 'before')::integer)" },
+	[STMT_STS_DUE] = { "sts_due", "SELECT coalesce((SELECT jsonb_agg(d) FROM pepsi.sts_policy_due(($1::text::jsonb ->> 'limit')::integer, ($1::text::jsonb ->> 'used')::bigint) d),"
+	                              " '[]')::text" },
 	[STMT_STS_FORGET] = { "sts_forget", "SELECT pepsi.sts_policy_forget($1::text::jsonb ->> 'domain')::text" },
 	[STMT_ADDRESS_LIST] = { "address_list", "SELECT pepsi.dns_address_list($1::text::jsonb)::text" },
 	[STMT_SECURITY_LIST] = { "security_list", "SELECT pepsi.destination_security_list($1::text::jsonb)::text" },

@@ -3,6 +3,7 @@
 #include "before.h"
 
 #include "base/clock.h"
+#include "measure.h"
 #include "net/parcel.h"
 #include "state.h"
 
@@ -69,6 +70,17 @@ static int32_t b_complete_success(struct pepsi_msg *m, const uint32_t *indices, 
 	return pass_misuse(m, "complete_success() before acceptance: nothing may be delivered before its sender was told 250");
 }
 
+/* Nobody is told of a message that is not accepted yet; what becomes of its recipients is told as if they had been given so. */
+static int32_t b_tell_success(struct pepsi_msg *m, const uint32_t *indices, size_t n, uint32_t what, uint8_t *ret_told)
+{
+	(void)m;
+	(void)indices;
+	(void)what;
+	if (ret_told)
+		memset(ret_told, 0, n);
+	return PEPSI_OK;
+}
+
 static int32_t b_split_off_recipients(struct pepsi_msg *m, const uint32_t *indices, size_t n, const char *stage)
 {
 	(void)indices;
@@ -116,6 +128,7 @@ const struct pepsi_host *before_host(void)
 	h.pause_with = b_pause_with;
 	h.finish_with = b_finish_with;
 	h.complete_success = b_complete_success;
+	h.tell_success = b_tell_success;
 	h.split_off_recipients = b_split_off_recipients;
 	h.split_to_one_per_row = b_split_to_one_per_row;
 	h.fan_out = b_fan_out;
@@ -316,12 +329,28 @@ static void job_reset(struct job *j)
 	j->record = (struct buf){ .p = j->record.p, .cap = j->record.cap, .max = WIRE_BEFORE_MAX };
 }
 
+static bool send_lines(void *arg, struct str lines)
+{
+	const int *channel = arg;
+	struct buf b = BUF_INIT(lines.n + sizeof WIRE_BEFORE_METRICS);
+	buf_addz(&b, WIRE_BEFORE_METRICS);
+	bool sent = !buf_adds(&b, lines) && net_parcel_send(*channel, buf_str(&b), -1) == 1;
+	buf_free(&b);
+	return sent;
+}
+
+void before_tell(int channel, bool now)
+{
+	measure_tell_by(send_lines, &channel, now);
+}
+
 /* 1: a job has come. 0: stop, or the end. -1: broken. */
 static int next_job(const struct before *b, struct job *j)
 {
 	while (!*b->stop) {
 		struct pollfd p[2] = { { .fd = b->channel, .events = POLLIN }, { .fd = b->stop_fd, .events = POLLIN } };
-		if (poll(p, 2, -1) < 0 && errno != EINTR)
+		before_tell(b->channel, false);
+		if (poll(p, 2, measure_due_ms()) < 0 && errno != EINTR)
 			return -1;
 		if (!p[0].revents)
 			continue;

@@ -23,5 +23,7 @@ const struct pepsi_host *before_host(void);
 void before_pass(struct pepsi_msg *msg, struct wire_verdict *ret);
 /* Says that it is ready, then works until the channel ends or stop is set. 0, or 1: the channel is unusable (logged). */
 int before_serve(const struct before *b);
+/* Tells what the module counts, if it is time for that, or `now`: measure.h. */
+void before_tell(int channel, bool now);
 
 #endif

@@ -38,7 +38,7 @@ void pass_forget(struct pepsi_msg *msg)
 
 int pass_drop_pad(struct pepsi_msg *msg, const char *to)
 {
-	static const char *const pad[] = { "attempts", "last_error", "delay_sent" };
+	static const char *const pad[] = { "attempts", "last_error", "last_reply" };
 	if (!strcmp(to, msg->env->stage) || (msg->env->bounce && !strcmp(to, msg->env->bounce)) || msg->state_cleared)
 		return 0;
 	for (size_t i = 0; i < sizeof pad / sizeof *pad; i++) {

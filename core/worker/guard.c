@@ -50,6 +50,8 @@ GUARD(int32_t, finish_with, PEPSI_MISUSE, (struct pepsi_msg *m, const struct pep
 GUARD(int32_t, advance_or_finish, PEPSI_MISUSE, (struct pepsi_msg *m), (m))
 GUARD(int32_t, complete_success, PEPSI_MISUSE, (struct pepsi_msg *m, const uint32_t *indices, size_t n, uint32_t dsn_here), (m,
     indices, n, dsn_here))
+GUARD(int32_t, tell_success, PEPSI_MISUSE, (struct pepsi_msg *m, const uint32_t *indices, size_t n, uint32_t what, uint8_t *ret_told), (m,
+    indices, n, what, ret_told))
 GUARD(int32_t, rewrite_recipients, PEPSI_MISUSE, (struct pepsi_msg *m, const char *const *rcpts, size_t n, const char *state), (m,
     rcpts, n, state))
 GUARD(int32_t, split_off_recipients, PEPSI_MISUSE, (struct pepsi_msg *m, const uint32_t *indices, size_t n, const char *stage), (m,
@@ -107,6 +109,7 @@ void concurrent_host(struct pepsi_host *h)
 	h->finish_with = g_finish_with;
 	h->advance_or_finish = g_advance_or_finish;
 	h->complete_success = g_complete_success;
+	h->tell_success = g_tell_success;
 	h->rewrite_recipients = g_rewrite_recipients;
 	h->split_off_recipients = g_split_off_recipients;
 	h->split_to_one_per_row = g_split_to_one_per_row;

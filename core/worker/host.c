@@ -70,5 +70,6 @@ const struct pepsi_host worker_host = {
 	.metric = host_metric,
 	.measure = host_measure,
 	.status_report = host_status_report,
+	.tell_success = host_tell_success,
 	.pause_others = host_pause_others,
 };

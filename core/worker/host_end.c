@@ -3,6 +3,8 @@
 #include "pass.h"
 #include "state.h"
 
+#include "proto/dsn/notify.h"
+
 #include <json-c/json.h>
 
 enum { CONTENT = STORE_SET_HEADERS | STORE_SET_BODY | STORE_SET_MAIL_FROM | STORE_SET_RCPT_TO | STORE_STATE_REPLACE };
@@ -142,16 +144,22 @@ int32_t host_advance_or_finish(struct pepsi_msg *m)
 }
 
 /* The success report as a clone for the bounce stage: what state.bounce holds is in pepsi.state(7). */
-static int32_t success_clone(struct pepsi_msg *m, const uint32_t *idx, size_t n)
+static int32_t success_clone(struct pepsi_msg *m, const char *what, const uint32_t *idx, size_t n, enum dsn_kind action)
 {
-	struct json_object *o = NULL;
-	const char *why, *stage = pass_stage(m, "complete_success", m->env->bounce);
+	static const char *const reports[] = {
+		[DSN_DELIVERED] = "{\"bounce\":{\"kind\":\"success\",\"action\":\"delivered\",\"enhanced_status\":\"2.1.5\",\"phase\":\"delivery\","
+				  "\"diagnostic\":\"delivered\"}}",
+		[DSN_RELAYED] = "{\"bounce\":{\"kind\":\"success\",\"action\":\"relayed\",\"enhanced_status\":\"2.0.0\",\"phase\":\"delivery\","
+				"\"diagnostic\":\"relayed to a system that sends no such reports\"}}",
+		[DSN_EXPANDED] = "{\"bounce\":{\"kind\":\"success\",\"action\":\"expanded\",\"enhanced_status\":\"2.0.0\",\"phase\":\"delivery\","
+				 "\"diagnostic\":\"passed on to the addresses that this one stands for\"}}",
+	};
+	const char *why, *stage = pass_stage(m, what, m->env->bounce);
 	if (!stage)
 		return PEPSI_MISUSE;
-	o = state_parse(STR("{\"bounce\":{\"kind\":\"success\",\"enhanced_status\":\"2.0.0\",\"phase\":\"delivery\","
-			    "\"diagnostic\":\"delivered or relayed to a system that sends no such reports\"}}"), &why);
+	struct json_object *o = state_parse(str_from(reports[action]), &why);
 	if (!o)
-		return pass_misuse(m, "complete_success(): %s", why);
+		return pass_misuse(m, "%s(): %s", what, why);
 	struct json_object *bounce = state_at(o, "bounce");
 	char *rcpt = n == 1 ? arena_strz(m->a, m->rcpts0[idx[0]]) : NULL;
 	if (rcpt)
@@ -159,6 +167,26 @@ static int32_t success_clone(struct pepsi_msg *m, const uint32_t *idx, size_t n)
 	int32_t r = pass_clone_add(m, stage, idx, n, o);
 	json_object_put(o);
 	return r;
+}
+
+/* Those of idx whose sender is owed a report of such a success. NULL: something is wrong (recorded). */
+static uint32_t *owed(struct pepsi_msg *m, const char *what, const uint32_t *idx, size_t n, enum dsn_kind action, size_t *ret_n)
+{
+	uint32_t *ask = arena_calloc(m->a, n + 1, sizeof *ask);
+	*ret_n = 0;
+	if (!ask) {
+		pass_misuse(m, "%s(): out of memory", what);
+		return NULL;
+	}
+	/* a state that does not hold the word is not parsed for it */
+	if (!m->env->success_dsn || !m->env->bounce || !(m->state || memmem(m->state0.p, m->state0.n, "\"dsn\"", 5)))
+		return ask;
+	if (!pass_state(m))
+		return NULL;
+	for (size_t i = 0; i < n; i++)
+		if (dsn_owed(state_notify(m->state, idx[i]), action, false, !m->mail_from0.n))
+			ask[(*ret_n)++] = idx[i];
+	return ask;
 }
 
 int32_t host_complete_success(struct pepsi_msg *m, const uint32_t *indices, size_t n, uint32_t dsn_here)
@@ -179,23 +207,37 @@ int32_t host_complete_success(struct pepsi_msg *m, const uint32_t *indices, size
 	} else {
 		n = n_left;
 	}
-	uint32_t *ask = arena_calloc(m->a, n + 1, sizeof *ask);
-	if (!left || !ask)
+	if (!left)
 		return pass_misuse(m, "complete_success(): out of memory");
-	/* no report about a report, and none that nobody asked for (RFC 3461 §5.2.2, §4.1) */
-	if (dsn_here && m->env->success_dsn && m->env->bounce && m->mail_from0.n &&
-	    (m->state || memmem(m->state0.p, m->state0.n, "\"dsn\"", 5))) {
-		if (!pass_state(m))
-			return PEPSI_MISUSE;
-		for (size_t i = 0; i < n; i++)
-			if (state_notify_has(m->state, done[i], "SUCCESS"))
-				ask[n_ask++] = done[i];
-	}
-	if (n_ask) {
-		if ((r = no_content(m, "complete_success")) != PEPSI_OK || (r = success_clone(m, ask, n_ask)) != PEPSI_OK)
-			return r;
-	}
+	enum dsn_kind action = dsn_here == PEPSI_DSN_DELIVERED ? DSN_DELIVERED : DSN_RELAYED;
+	uint32_t *ask = dsn_here ? owed(m, "complete_success", done, n, action, &n_ask) : NULL;
+	if (dsn_here && !ask)
+		return PEPSI_MISUSE;
+	if (n_ask && ((r = no_content(m, "complete_success")) != PEPSI_OK || (r = success_clone(m, "complete_success", ask, n_ask, action)) != PEPSI_OK))
+		return r;
 	return host_advance_or_finish(m);
+}
+
+int32_t host_tell_success(struct pepsi_msg *m, const uint32_t *indices, size_t n, uint32_t what, uint8_t *ret_told)
+{
+	bool bad;
+	size_t n_ask;
+	int32_t r = pass_open(m, "tell_success");
+	if (r != PEPSI_OK)
+		return r;
+	if (what != PEPSI_DSN_EXPANDED || !ret_told)
+		return pass_misuse(m, "tell_success(): %s", ret_told ? "PEPSI_DSN_EXPANDED is all that it tells" : "nowhere to say who is told of");
+	if (m->touched || m->merge || m->fanned || m->n_clones)
+		return pass_misuse(m, "tell_success(): once, and before content or state is changed; the report is made of the row as it is stored");
+	const uint32_t *idx = pass_indices(m, "tell_success", indices, n, false, &bad);
+	uint32_t *ask = bad ? NULL : owed(m, "tell_success", idx, n, DSN_EXPANDED, &n_ask);
+	if (!ask)
+		return PEPSI_MISUSE;
+	for (size_t i = 0, k = 0; i < n; i++) {
+		ret_told[i] = k < n_ask && ask[k] == idx[i];
+		k += ret_told[i];
+	}
+	return n_ask ? success_clone(m, "tell_success", ask, n_ask, DSN_EXPANDED) : PEPSI_OK;
 }
 
 int32_t host_rewrite_recipients(struct pepsi_msg *m, const char *const *rcpts, size_t n, const char *state)

@@ -282,6 +282,7 @@ static int run_before(const struct config *c, const char *stage, int channel, co
 		ret = before_serve(&b) ? EXIT_ERROR : EXIT_ORDERLY;
 		if (mod->stage.close)
 			mod->stage.close(env.state);
+		before_tell(channel, true);
 	}
 	return ret;
 }

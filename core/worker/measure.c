@@ -131,50 +131,57 @@ int32_t host_status_report(const struct pepsi_conf *conf, const char *json)
 
 /* --- telling */
 
-static bool send_all(int fd, const struct buf *b)
-{
-	return send(fd, b->p, b->n, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)b->n; /* datagrams: all or nothing */
-}
-
 /* One datagram. Returns whether there is more to tell. */
-static bool tell_metrics(int fd, struct buf *b)
+static bool tell_metrics(measure_send_fn fn, void *arg, struct buf *b)
 {
 	struct measured *x;
 	bool more = false;
 	buf_reset(b);
 	TAILQ_FOREACH(x, &all, link)
 		more |= metrics_tell(&x->set, str_from(x->stage), b, DATAGRAM_MAX - b->n);
-	bool sent = b->n && !b->failed && send_all(fd, b);
+	bool sent = b->n && !b->failed && fn(arg, buf_str(b));
 	TAILQ_FOREACH(x, &all, link)
 		if (x->set.changed)
 			metrics_told(&x->set, sent);
 	return sent && more;
 }
 
-static void tell_report(int fd, struct measured *x, struct buf *b)
+static void tell_report(measure_send_fn fn, void *arg, struct measured *x, struct buf *b)
 {
 	buf_reset(b);
-	if (!metrics_report_put(b, str_from(x->stage), buf_str(&x->report)) && send_all(fd, b))
+	if (!metrics_report_put(b, str_from(x->stage), buf_str(&x->report)) && fn(arg, buf_str(b)))
 		x->reported = false;
+}
+
+void measure_tell_by(measure_send_fn fn, void *arg, bool now)
+{
+	int64_t at = clock_mono_us();
+	struct measured *x;
+	if (TAILQ_EMPTY(&all) || (!now && at - told_at < MEASURE_TELL_US))
+		return;
+	told_at = at;
+	struct buf b = BUF_INIT(DATAGRAM_MAX);
+	for (unsigned i = 0; i < DATAGRAMS_MAX && tell_metrics(fn, arg, &b); i++)
+		;
+	if (now || at - report_at >= MEASURE_REPORT_US)
+		TAILQ_FOREACH(x, &all, link)
+			if (x == own && x->reported) {
+				report_at = at;
+				tell_report(fn, arg, x, &b);
+			}
+	buf_free(&b);
+}
+
+static bool send_all(void *arg, struct str lines)
+{
+	const int *fd = arg;
+	return send(*fd, lines.p, lines.n, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)lines.n; /* datagrams: all or nothing */
 }
 
 void measure_tell(int fd, bool now)
 {
-	int64_t at = clock_mono_us();
-	struct measured *x;
-	if (fd < 0 || TAILQ_EMPTY(&all) || (!now && at - told_at < MEASURE_TELL_US))
-		return;
-	told_at = at;
-	struct buf b = BUF_INIT(DATAGRAM_MAX);
-	for (unsigned i = 0; i < DATAGRAMS_MAX && tell_metrics(fd, &b); i++)
-		;
-	if ((now || at - report_at >= MEASURE_REPORT_US))
-		TAILQ_FOREACH(x, &all, link)
-			if (x == own && x->reported) {
-				report_at = at;
-				tell_report(fd, x, &b);
-			}
-	buf_free(&b);
+	if (fd >= 0)
+		measure_tell_by(send_all, &fd, now);
 }
 
 int measure_due_ms(void)

@@ -23,6 +23,9 @@ enum {
 void measure_own(const char *stage);
 /* Tells what has changed, if it is time for that, or `now`. fd: the channel; below 0: nobody listens. */
 void measure_tell(int fd, bool now);
+/* The same by a function of the caller's, which sends lines all at once or not at all (false). */
+typedef bool (*measure_send_fn)(void *arg, struct str lines);
+void measure_tell_by(measure_send_fn fn, void *arg, bool now);
 /* Milliseconds until there is something to tell; -1: there is nothing. */
 int measure_due_ms(void);
 /* What a stage's module has measured and not told, NULL: nothing; its report, empty: none. For tests. */

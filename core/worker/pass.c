@@ -229,7 +229,7 @@ static struct store_clone *new_clone(struct pepsi_msg *msg, const char *what)
  * arena or NULL for nothing; -1: memory. */
 static int clone_state(struct pepsi_msg *msg, bool elsewhere, struct json_object *given, const char **ret)
 {
-	static const char *const pad[] = { "attempts", "last_error", "delay_sent" };
+	static const char *const pad[] = { "attempts", "last_error", "last_reply" };
 	struct json_object *state = pass_state(msg), *o = json_object_new_object();
 	bool bad = !state || !o;
 	for (size_t i = 0; i < sizeof pad / sizeof *pad && elsewhere && !bad; i++)

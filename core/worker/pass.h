@@ -240,6 +240,7 @@ int32_t host_finish(struct pepsi_msg *m);
 int32_t host_finish_with(struct pepsi_msg *m, const struct pepsi_clone *clones, size_t n_clones);
 int32_t host_advance_or_finish(struct pepsi_msg *m);
 int32_t host_complete_success(struct pepsi_msg *m, const uint32_t *indices, size_t n, uint32_t dsn_here);
+int32_t host_tell_success(struct pepsi_msg *m, const uint32_t *indices, size_t n, uint32_t what, uint8_t *ret_told);
 int32_t host_rewrite_recipients(struct pepsi_msg *m, const char *const *rcpts, size_t n, const char *state);
 int32_t host_split_off_recipients(struct pepsi_msg *m, const uint32_t *indices, size_t n, const char *stage);
 int32_t host_split_to_one_per_row(struct pepsi_msg *m);

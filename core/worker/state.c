@@ -2,6 +2,8 @@
  * at again before anything is stored. May not log or do I/O. */
 #include "state.h"
 
+#include "proto/dsn/notify.h"
+
 #include "base/buf.h"
 
 #include <json-c/json.h>
@@ -183,29 +185,22 @@ json_object *state_dsn_match(json_object *state, const struct str *was, size_t n
 	return dsn;
 }
 
-static bool word_in(json_object *s, const char *word)
-{
-	struct str rest = str_from(json_object_get_string(s)), w;
-	while (str_word(&rest, ", ", &w))
-		if (str_ieq(w, str_from(word)))
-			return true;
-	return false;
-}
-
-bool state_notify_has(json_object *state, size_t i, const char *word)
+unsigned state_notify(json_object *state, size_t i)
 {
 	json_object *list = state_at(state, "dsn.rcpt");
+	unsigned notify = 0;
 	if (!json_object_is_type(list, json_type_array))
-		return false;
+		return 0;
 	json_object *n = state_at(json_object_array_get_idx(list, i), "notify");
 	if (json_object_is_type(n, json_type_string))
-		return word_in(n, word);
+		return dsn_notify(str_n(json_object_get_string(n), (size_t)json_object_get_string_len(n)));
 	if (json_object_is_type(n, json_type_array))
-		for (size_t k = 0; k < json_object_array_length(n); k++)
-			if (json_object_is_type(json_object_array_get_idx(n, k), json_type_string) &&
-			    word_in(json_object_array_get_idx(n, k), word))
-				return true;
-	return false;
+		for (size_t k = 0; k < json_object_array_length(n); k++) {
+			json_object *word = json_object_array_get_idx(n, k);
+			if (json_object_is_type(word, json_type_string))
+				notify |= dsn_notify(str_n(json_object_get_string(word), (size_t)json_object_get_string_len(word)));
+		}
+	return notify;
 }
 
 char *state_escape(struct arena *a, struct str s, size_t max)

@@ -23,8 +23,8 @@ struct json_object *state_at(struct json_object *o, const char *path);
  * others get {}. NULL when there is no dsn.rcpt, or memory is out. The caller puts it. */
 struct json_object *state_dsn_match(struct json_object *state, const struct str *old, size_t n_old, const struct str *now,
     size_t n_now);
-/* Does dsn.rcpt[i].notify ("SUCCESS,FAILURE", or a list) hold the word? */
-bool state_notify_has(struct json_object *state, size_t i, const char *word);
+/* dsn.rcpt[i].notify ("SUCCESS,FAILURE", or a list) as DSN_NOTIFY_* of proto/dsn/notify.h; 0: it says nothing. */
+unsigned state_notify(struct json_object *state, size_t i);
 /* Text as the inside of a JSON string: escaped, cut at max octets of input, never invalid UTF-8. */
 char *state_escape(struct arena *a, struct str s, size_t max);
 

@@ -237,7 +237,8 @@ int32_t relay_process(void *worker, const struct pepsi_host *host, struct pepsi_
 	if (rep.hop.connected)
 		relay_downgrade_tell(&r->downgrade, host, msg, &m, rep.name);
 	log_results(r, host, msg, &m, &rep.hop);
-	ret = relay_decide(&r->policy, host, msg, &m, !rep.hop.dsn, rep.tried);
+	/* who takes mail by LMTP delivers it (RFC 2033) */
+	ret = relay_decide(&r->policy, host, msg, &m, rep.hop.dsn ? PEPSI_DSN_THERE : r->conf.each.lmtp ? PEPSI_DSN_DELIVERED : PEPSI_DSN_RELAYED, rep.tried);
 out:
 	free(m.rcpts);
 	free(r->policy.room);

@@ -27,7 +27,7 @@
 #define RELAY_RETRY_OPTIONS(min, max)                                                                                  \
 	{ "RETRY_MIN", PEPSI_OPT_DURATION, 0, min, 1, 86400, NULL, "wait after the first failure; doubles each time" },     \
 	{ "RETRY_MAX", PEPSI_OPT_DURATION, 0, max, 1, 604800, NULL, "longest wait between two attempts" },                 \
-	{ "DELAY_WARNING", PEPSI_OPT_DURATION, 0, "0 s", 0, 2592000, NULL,                                                \
+	{ "DELAY_WARNING", PEPSI_OPT_DURATION, 0, "4 h", 0, 2592000, NULL,                                                \
 	    "tell the sender once when a message waits longer than this (through BOUNCE_STAGE); 0: never" }
 
 int32_t relay_validate(const struct pepsi_host *host, const struct pepsi_conf *conf, struct pepsi_report *report, bool lmtp);
@@ -91,13 +91,13 @@ uint32_t relay_backoff(const struct relay_policy *p, uint64_t attempts, int64_t 
 /* What is said without another octet of memory, when there is none: whoever was delivered is done, the rest is tried again, without a state that
  * tells why. room as in the policy. */
 int32_t relay_decide_bare(const struct relay_policy *p, const struct pepsi_host *host, struct pepsi_msg *msg, const struct smtp_client_msg *m,
-    bool dsn_here, uint32_t *room);
+    uint32_t dsn_here, uint32_t *room);
 
 /* Of the stage; for the policy. */
 bool relay_success_dsn(const struct pepsi_host *host, const struct pepsi_conf *conf);
-/* Turns the results of a message into its terminal. counted: this was a real attempt; else those
+/* Turns the results of a message into its terminal. dsn_here: PEPSI_DSN_*, of those that were taken. counted: this was a real attempt; else those
  * that go on waiting are postponed in the metrics. Returns what process() returns. */
 int32_t relay_decide(const struct relay_policy *p, const struct pepsi_host *host, struct pepsi_msg *msg,
-    const struct smtp_client_msg *m, bool dsn_here, bool counted);
+    const struct smtp_client_msg *m, uint32_t dsn_here, bool counted);
 
 #endif

@@ -3,7 +3,7 @@
 #include "relay.h"
 
 int32_t relay_decide_bare(const struct relay_policy *p, const struct pepsi_host *host, struct pepsi_msg *msg, const struct smtp_client_msg *m,
-    bool dsn_here, uint32_t *room)
+    uint32_t dsn_here, uint32_t *room)
 {
 	uint32_t *ok = room, *rest = room + m->n_rcpts;
 	size_t n_ok = 0, n_rest = 0;

@@ -3,6 +3,7 @@
 #include "relay.h"
 
 #include "base/log.h"
+#include "proto/dsn/notify.h"
 #include "proto/relay/backoff.h"
 
 #include <json-c/json.h>
@@ -57,28 +58,36 @@ static struct relay_where where_of(const struct relay_policy *p, size_t i)
 	return p->where && p->where[i] ? *p->where[i] : (struct relay_where){ p->hop, p->remote_mta };
 }
 
-static struct json_object *rcpt_json(const struct relay_policy *p, const struct smtp_client_msg *m, uint32_t i, bool over, bool asked)
+/* Who answered what. */
+static void add_reply(struct json_object *o, const struct relay_policy *p, const struct smtp_client_msg *m, uint32_t i)
 {
-	const struct smtp_client_rcpt *to = &m->rcpts[i];
+	const struct smtp_result *r = &m->rcpts[i].result;
 	const char *remote_mta = where_of(p, i).remote_mta;
-	bool expired = over && relay_judge(&to->result) == RELAY_RETRY;
-	struct json_object *o = json_object_new_object();
-	const struct smtp_result *r = &to->result;
-	struct buf b = BUF_INIT(ERROR_MAX);
-	add(o, "failed_recipient", to->address);
-	if (expired)
-		buf_addz(&b, "delivery time expired; last attempt: ");
-	reply_text(&b, r);
-	add(o, "diagnostic", buf_str(&b));
-	buf_free(&b);
 	if (r->code && remote_mta)
 		add(o, "remote_mta", str_from(remote_mta));
 	if (r->code)
 		json_object_object_add(o, "smtp_code", json_object_new_int((int)r->code));
-	add(o, "enhanced_status", str_from(expired ? "4.4.7" : r->status));
+	add(o, "enhanced_status", str_from(r->status));
 	add(o, "phase", str_from(smtp_phase_name(r->phase)));
 	if (r->code)
 		add(o, "reply_text", r->text);
+}
+
+static struct json_object *rcpt_json(const struct relay_policy *p, const struct smtp_client_msg *m, uint32_t i, bool over, bool asked)
+{
+	const struct smtp_client_rcpt *to = &m->rcpts[i];
+	bool expired = over && relay_judge(&to->result) == RELAY_RETRY;
+	struct json_object *o = json_object_new_object();
+	struct buf b = BUF_INIT(ERROR_MAX);
+	add(o, "failed_recipient", to->address);
+	if (expired)
+		buf_addz(&b, "delivery time expired; last attempt: ");
+	reply_text(&b, &to->result);
+	add(o, "diagnostic", buf_str(&b));
+	buf_free(&b);
+	add_reply(o, p, m, i);
+	if (expired)
+		add(o, "enhanced_status", STR("4.4.7"));
 	add(o, "notify", asked ? STR("SUCCESS") : to->notify); /* what is told by another wish than NOTIFY is told */
 	add(o, "orcpt", to->orcpt);
 	return o;
@@ -123,15 +132,6 @@ static void error_text(char *out, size_t size, const struct relay_policy *p, con
 	else
 		snprintf(out, size, "%s: %s: %s", hop, smtp_phase_name(r->phase), buf_z(&b));
 	buf_free(&b);
-}
-
-static bool has_word(struct str list, struct str word)
-{
-	struct str w;
-	while (str_word(&list, ",", &w))
-		if (str_ieq(w, word))
-			return true;
-	return false;
 }
 
 struct sorted {
@@ -189,24 +189,33 @@ static void add_maybe(struct json_object *state, const struct relay_policy *p, c
 /* A row that goes on waiting, perhaps telling the sender so. Returns NULL or the merge for the row; *delay: clone for the
  * sender or untouched. */
 static struct json_object *wait_json(const struct relay_policy *p, const struct pepsi_host *host, struct pepsi_msg *msg,
-    const struct smtp_client_msg *m, const struct sorted *s, uint64_t attempts, const char *error, struct json_object **delay)
+    const struct smtp_client_msg *m, const struct sorted *s, uint64_t attempts, const char *error, int64_t life, struct json_object **delay)
 {
 	struct json_object *o = json_object_new_object();
 	struct pepsi_str sent;
 	json_object_object_add(o, "attempts", json_object_new_int64((int64_t)attempts));
 	json_object_object_add(o, "last_error", json_object_new_string(error));
+	/* what a server said to one of them: a report needs it when the message is given up elsewhere */
+	if (m->rcpts[s->retry[0]].result.code) {
+		struct json_object *said = json_object_new_object();
+		add(said, "failed_recipient", m->rcpts[s->retry[0]].address);
+		add_reply(said, p, m, s->retry[0]);
+		json_object_object_add(o, "last_reply", said);
+	} else if (host->state_get(msg, "last_reply", &sent) == PEPSI_OK) {
+		json_object_object_add(o, "last_reply", NULL);
+	}
 	if (!p->delay_warning || !host->bounce_stage(msg) || !m->mail_from.n || host->state_get(msg, "delay_sent", &sent) == PEPSI_OK ||
 	    host->now_us() - began(host, msg) < p->delay_warning * INT64_C(1000000))
 		return o;
 	uint32_t *told = calloc(s->n_retry, sizeof *told);
 	size_t n = 0;
-	for (size_t i = 0; told && i < s->n_retry; i++) {
-		struct str notify = m->rcpts[s->retry[i]].notify;
-		if (!notify.n || has_word(notify, STR("DELAY"))) /* RFC 3461 §4.1 */
+	for (size_t i = 0; told && i < s->n_retry; i++)
+		if (dsn_owed(dsn_notify(m->rcpts[s->retry[i]].notify), DSN_DELAYED, false, false))
 			told[n++] = s->retry[i];
-	}
 	if (n) {
 		*delay = bounce_json(p, m, told, n, "delay", false, error);
+		if (life > 0)
+			json_object_object_add(json_object_object_get(*delay, "bounce"), "retry_until", json_object_new_int64(host->now_us() / 1000000 + life));
 		json_object_object_add(o, "delay_sent", json_object_new_boolean(1));
 	}
 	free(told);
@@ -214,7 +223,7 @@ static struct json_object *wait_json(const struct relay_policy *p, const struct 
 }
 
 static int32_t decide(const struct relay_policy *p, const struct pepsi_host *host, struct pepsi_msg *msg,
-    const struct smtp_client_msg *m, const struct sorted *s, bool dsn_here, bool counted)
+    const struct smtp_client_msg *m, const struct sorted *s, uint32_t dsn_here, bool counted)
 {
 	const char *bounce_stage = host->bounce_stage(msg);
 	uint64_t attempts = attempts_before(host, msg);
@@ -252,10 +261,13 @@ static int32_t decide(const struct relay_policy *p, const struct pepsi_host *hos
 		goto out;
 	}
 	uint32_t secs = p->wait_s ? (life > 0 && p->wait_s > life ? (uint32_t)life : p->wait_s) : relay_backoff(p, attempts, life, (uint64_t)host->id(msg) ^ (uint64_t)host->now_us());
-	wait = wait_json(p, host, msg, m, s, attempts + counted, error, &delay);
+	wait = wait_json(p, host, msg, m, s, attempts + counted, error, life, &delay);
 	add_maybe(wait, p, host, msg, m, s->retry, s->n_retry);
 	if (delay)
 		add_maybe(delay, p, host, msg, m, s->retry, s->n_retry);
+	if (delay)
+		clones[n_clones++] = (struct pepsi_clone){ .abi = PEPSI_ABI_OF(struct pepsi_clone), .stage = bounce_stage,
+			.indices = s->retry, .n = s->n_retry, .state = text(delay) };
 	if (s->n_ok && (host->next_stage(msg) || s->success_wanted)) {
 		/* the delivered ones still have a way to go: they keep this row, the waiting ones get one of their own */
 		clones[n_clones++] = (struct pepsi_clone){ .abi = PEPSI_ABI_OF(struct pepsi_clone), .stage = p->stage,
@@ -265,9 +277,6 @@ static int32_t decide(const struct relay_policy *p, const struct pepsi_host *hos
 			r = host->complete_success(msg, NULL, 0, dsn_here);
 		goto out;
 	}
-	if (delay)
-		clones[n_clones++] = (struct pepsi_clone){ .abi = PEPSI_ABI_OF(struct pepsi_clone), .stage = bounce_stage,
-			.indices = s->retry, .n = s->n_retry, .state = text(delay) };
 	bool all = s->n_retry == m->n_rcpts;
 	if (all && !n_clones)
 		r = host->pause(msg, text(wait), secs);
@@ -297,7 +306,7 @@ static void measure(const struct relay_measure *to, const struct pepsi_host *hos
 }
 
 int32_t relay_decide(const struct relay_policy *p, const struct pepsi_host *host, struct pepsi_msg *msg,
-    const struct smtp_client_msg *m, bool dsn_here, bool counted)
+    const struct smtp_client_msg *m, uint32_t dsn_here, bool counted)
 {
 	struct sorted s = { 0 };
 	bool over = host->lifetime_left(msg) <= 0;
@@ -329,15 +338,15 @@ int32_t relay_decide(const struct relay_policy *p, const struct pepsi_host *host
 		enum relay_verdict v = relay_judge(&m->rcpts[i].result);
 		if (v == RELAY_OK) {
 			s.ok[s.n_ok++] = (uint32_t)i;
-			if (mixed && !m->rcpts[i].dsn_passed && p->success_dsn && m->mail_from.n && has_word(m->rcpts[i].notify, STR("SUCCESS"))) {
+			unsigned notify = dsn_notify(m->rcpts[i].notify);
+			if (mixed && p->success_dsn && dsn_owed(notify, DSN_RELAYED, m->rcpts[i].dsn_passed, !m->mail_from.n)) {
 				s.trace[s.n_trace++] = (uint32_t)i;
 				continue;
 			}
 			/* one report is enough where NOTIFY=SUCCESS brings one */
-			if (m->deliver_trace && m->mail_from.n && !has_word(m->rcpts[i].notify, STR("NEVER")) &&
-			    !has_word(m->rcpts[i].notify, STR("SUCCESS")))
+			if (m->deliver_trace && m->mail_from.n && !(notify & (DSN_NOTIFY_NEVER | DSN_NOTIFY_SUCCESS)))
 				s.trace[s.n_trace++] = (uint32_t)i;
-			s.success_wanted |= dsn_here && !mixed && has_word(m->rcpts[i].notify, STR("SUCCESS"));
+			s.success_wanted |= !mixed && dsn_owed(notify, DSN_RELAYED, !dsn_here, !m->mail_from.n);
 		} else if (v == RELAY_RETRY && !over) {
 			s.retry[s.n_retry++] = (uint32_t)i;
 		} else {

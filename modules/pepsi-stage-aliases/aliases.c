@@ -1,8 +1,12 @@
 /* pepsi-stage-aliases: replaces recipients by what they stand for, by a text file or the table pepsi.alias_map. The sender
  * stays; an address nobody knows stays; a recipient's DSN wishes go along to what it became (RFC 3461 §5.2.7). */
 #include "aliases.h"
+#include "forwarded.h"
 #include "count.h"
 #include "say.h"
+
+#include "proto/dsn/dsn.h"
+#include "proto/smtp/xtext.h"
 
 #include <json-c/json.h>
 
@@ -164,30 +168,59 @@ static int32_t open_worker(const struct pepsi_host *h, const struct pepsi_conf *
 	return PEPSI_OK;
 }
 
-/* dsn for the new recipients: each takes the wishes of the one it came from; ORCPT tells the address the sender wrote. */
-static void add_dsn(struct json_object *o, struct json_object *state, const struct alias_expansion *e)
+/* ORCPT for an address that its sender wrote, and that became another one; empty: it cannot be said (RFC 3461 §4.2, RFC 6533 §3). */
+static void orcpt_of(struct buf *out, struct str address)
 {
-	struct json_object *dsn, *old, *copy = NULL, *list;
-	if (!json_object_object_get_ex(state, "dsn", &dsn) || !json_object_object_get_ex(dsn, "rcpt", &old) || !json_object_is_type(old, json_type_array) ||
-	    json_object_deep_copy(dsn, &copy, NULL))
+	buf_reset(out);
+	if (str_chr(address, ' ') >= 0)
 		return;
-	list = json_object_new_array();
-	for (size_t i = 0; i < e->n; i++) {
-		struct json_object *was = json_object_array_get_idx(old, e->r[i].origin);
-		json_object_array_add(list, json_object_is_type(was, json_type_object) ? json_object_get(was) : json_object_new_object());
-	}
-	json_object_object_add(copy, "rcpt", list);
-	json_object_object_add(o, "dsn", copy);
+	buf_addz(out, str_is_ascii(address) ? "rfc822;" : "utf-8;");
+	int bad = str_is_ascii(address) ? smtp_xtext_encode(address, out) : dsn_utf8_address(out, address, false, SMTP_ORCPT_MAX);
+	if (bad || out->failed || out->n >= SMTP_ORCPT_MAX)
+		buf_reset(out);
 }
 
-static bool listed(struct json_object *list, struct str address)
+static void put_text(struct json_object *o, const char *key, struct str s)
 {
-	for (size_t i = 0; json_object_is_type(list, json_type_array) && i < json_object_array_length(list); i++) {
-		struct json_object *one = json_object_array_get_idx(list, i);
-		if (json_object_is_type(one, json_type_string) && str_ieq(str_n(json_object_get_string(one), (size_t)json_object_get_string_len(one)), address))
-			return true;
+	json_object_object_add(o, key, json_object_new_string_len(s.p, (int)s.n));
+}
+
+/* What the new recipient of that result asks for: the wishes of the one it came from. */
+static struct json_object *wishes(struct json_object *old, const struct alias_result *r, struct str was, bool told)
+{
+	struct json_object *from = json_object_array_get_idx(old, r->origin), *o = NULL, *v;
+	struct buf b = BUF_INIT(1024);
+	if (!json_object_is_type(from, json_type_object) || json_object_deep_copy(from, &o, NULL))
+		o = json_object_new_object();
+	if (!str_ieq(r->address, was) && !json_object_object_get_ex(o, "orcpt", &v)) {
+		orcpt_of(&b, was);
+		if (b.n)
+			put_text(o, "orcpt", buf_str(&b));
 	}
-	return false;
+	if (told) { /* its success was told as that of the alias (RFC 3461 §5.2.7.3) */
+		struct str notify = STR_NULL;
+		if (json_object_object_get_ex(o, "notify", &v) && json_object_is_type(v, json_type_string))
+			notify = str_n(json_object_get_string(v), (size_t)json_object_get_string_len(v));
+		put_text(o, "notify", str_from(dsn_notify_text(dsn_notify_onward(dsn_notify(notify), DSN_EXPANDED))));
+	}
+	buf_free(&b);
+	return o;
+}
+
+/* dsn for the new recipients: each takes the wishes of the one it came from; ORCPT tells the address the sender wrote. told: of each old recipient,
+ * whether it is reported as expanded. */
+static void add_dsn(struct json_object *o, struct json_object *state, const struct str *rcpts, const struct alias_expansion *e, const uint8_t *told)
+{
+	struct json_object *dsn = NULL, *old = NULL, *copy = NULL, *none = json_object_new_array(), *list = json_object_new_array();
+	if (!json_object_object_get_ex(state, "dsn", &dsn) || !json_object_is_type(dsn, json_type_object) || json_object_deep_copy(dsn, &copy, NULL))
+		copy = json_object_new_object();
+	if (!json_object_object_get_ex(copy, "rcpt", &old) || !json_object_is_type(old, json_type_array))
+		old = none;
+	for (size_t i = 0; i < e->n; i++)
+		json_object_array_add(list, wishes(old, &e->r[i], rcpts[e->r[i].origin], told[e->r[i].origin]));
+	json_object_object_add(copy, "rcpt", list);
+	json_object_object_add(o, "dsn", copy);
+	json_object_put(none);
 }
 
 /* forwarded: who outside gets it now that it was not sent to, with what earlier such stages found. pepsi-stage-srs asks. */
@@ -197,7 +230,7 @@ static void add_forwarded(struct json_object *o, struct json_object *state, cons
 	json_object_object_get_ex(state, "forwarded", &old);
 	for (size_t i = 0; i < e->n; i++) {
 		struct str now = e->r[i].address, was = rcpts[e->r[i].origin];
-		if ((!str_ieq(now, was) || listed(old, was)) && !alias_local(local, str_behind(now, '@')))
+		if ((!str_ieq(now, was) || forwarded_has(old, was)) && !alias_local(local, str_behind(now, '@')))
 			json_object_array_add(list, json_object_new_string_len(now.p, (int)now.n));
 	}
 	if (json_object_array_length(list) || old)
@@ -206,14 +239,15 @@ static void add_forwarded(struct json_object *o, struct json_object *state, cons
 }
 
 /* What changes of the state: {}, where nothing does. Text from malloc, or NULL: memory, or a state that is none. */
-static char *new_state(const struct pepsi_host *h, struct pepsi_msg *m, const char *local, const struct str *rcpts, const struct alias_expansion *e)
+static char *new_state(const struct pepsi_host *h, struct pepsi_msg *m, const char *local, const struct str *rcpts, const struct alias_expansion *e,
+    const uint8_t *told)
 {
 	struct pepsi_str text = h->state(m);
 	struct json_tokener *tok = json_tokener_new_ex(32);
 	struct json_object *state = tok && text.n < INT32_MAX ? json_tokener_parse_ex(tok, text.p, (int)text.n) : NULL, *o = json_object_new_object();
 	char *ret = NULL;
 	if (json_object_is_type(state, json_type_object) && o) {
-		add_dsn(o, state, e);
+		add_dsn(o, state, rcpts, e, told);
 		add_forwarded(o, state, local, rcpts, e);
 		ret = str_dupz(str_from(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE)));
 	}
@@ -224,14 +258,39 @@ static char *new_state(const struct pepsi_host *h, struct pepsi_msg *m, const ch
 	return ret;
 }
 
+/* Aliases of several whose sender wants to hear of success are told of here; told[i] of each recipient. */
+static int32_t tell(const struct pepsi_host *h, struct pepsi_msg *m, struct arena *a, const struct alias_expansion *e, uint8_t *told)
+{
+	size_t n = h->n_rcpt(m), n_idx = 0;
+	uint32_t *idx = arena_calloc(a, n + 1, sizeof *idx);
+	uint8_t *some = arena_calloc(a, n + 1, 1);
+	if (!idx || !some)
+		return PEPSI_RETRY;
+	for (size_t i = 1; i < e->n; i++) /* in the order of the recipients they came from */
+		if (e->r[i].origin == e->r[i - 1].origin && (!n_idx || idx[n_idx - 1] != e->r[i].origin))
+			idx[n_idx++] = (uint32_t)e->r[i].origin;
+	if (!n_idx || !PEPSI_HAS(h, tell_success))
+		return PEPSI_OK;
+	int32_t r = h->tell_success(m, idx, n_idx, PEPSI_DSN_EXPANDED, some);
+	for (size_t i = 0; r == PEPSI_OK && i < n_idx; i++)
+		told[idx[i]] = some[i];
+	return r;
+}
+
 static int32_t rewrite(const struct worker *w, const struct pepsi_host *h, struct pepsi_msg *m, const struct str *rcpts, const struct alias_expansion *e)
 {
 	const char **list = arena_calloc(w->a, e->n, sizeof *list);
+	uint8_t *told = arena_calloc(w->a, h->n_rcpt(m) + 1, 1);
 	for (size_t i = 0; list && i < e->n; i++)
 		if (!(list[i] = arena_strz(w->a, e->r[i].address)))
 			list = NULL;
-	char *state = list ? new_state(h, m, w->domains, rcpts, e) : NULL;
-	int32_t r = state ? h->rewrite_recipients(m, list, e->n, strcmp(state, "{}") ? state : NULL) : PEPSI_RETRY;
+	if (!list || !told)
+		return PEPSI_RETRY;
+	int32_t r = tell(h, m, w->a, e, told);
+	if (r != PEPSI_OK)
+		return r;
+	char *state = new_state(h, m, w->domains, rcpts, e, told);
+	r = state ? h->rewrite_recipients(m, list, e->n, state) : PEPSI_RETRY;
 	free(state);
 	return r;
 }

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { PARENTS_MAX = 10, RESULTS_MAX = 32 << 10, ID_MAX = 256 };
+enum { RESULTS_MAX = 32 << 10, ID_MAX = 256 };
 
 struct stage {
 	struct terms terms;
@@ -113,14 +113,8 @@ static const char *chain_status(const struct pass *p, const struct arc_place *at
 static int32_t key_of(struct pass *p)
 {
 	const struct terms *t = &p->s->terms;
-	const char *domain = t->domain;
 	struct buf faults = BUF_INIT(4000);
-	enum keydir_found found = KEYDIR_NONE;
-	for (unsigned up = 0; domain && up < PARENTS_MAX; up++) {
-		found = keydir_get(p->s->keys, domain, p->host->now_us(), &p->domain, &faults);
-		domain = found == KEYDIR_NONE && t->above ? strchr(domain, '.') : NULL;
-		domain = domain && strchr(domain + 1, '.') ? domain + 1 : NULL; /* nobody seals for a top level */
-	}
+	enum keydir_found found = keydir_nearest(p->s->keys, t->domain, t->above, p->host->now_us(), &p->domain, &faults);
 	if (found == KEYDIR_BAD)
 		say(p->host, p->msg, PEPSI_LOG_ERROR, "not sealed yet domain=%s: %s", t->domain, buf_z(&faults));
 	else if (found == KEYDIR_NONE)

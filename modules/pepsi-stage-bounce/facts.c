@@ -2,12 +2,10 @@
  * have sent the message here. Every value is checked for its type; nothing here is fatal but memory. */
 #include "facts.h"
 
-#include "proto/mail/date.h"
-
 #include <json-c/json.h>
 #include <stdlib.h>
 
-enum { STATE_DEPTH = 32, SEARCH_MAX = 1000, WORDS_MAX = 700 };
+enum { STATE_DEPTH = 32, SEARCH_MAX = 1000, HOP_MAX = 300 };
 
 static struct json_object *member(struct json_object *o, const char *key, enum json_type type)
 {
@@ -23,15 +21,12 @@ static struct str text(struct json_object *o, const char *key)
 	return v ? str_n(json_object_get_string(v), (size_t)json_object_get_string_len(v)) : STR_NULL;
 }
 
-static bool wanted(struct str notify, enum dsn_kind kind)
+/* A time in seconds since 1970 as microseconds; 0: none that can be. */
+static int64_t moment(struct json_object *o, const char *key)
 {
-	struct str want = kind == DSN_FAILED ? STR("FAILURE") : kind == DSN_DELAYED ? STR("DELAY") : STR("SUCCESS"), word;
-	if (!notify.n) /* RFC 3461 §4.1: failures, and delays if we like */
-		return kind == DSN_FAILED || kind == DSN_DELAYED;
-	while (str_word(&notify, ",", &word))
-		if (str_ieq(word, want))
-			return true;
-	return false;
+	struct json_object *v = member(o, key, json_type_int);
+	int64_t s = v ? json_object_get_int64(v) : 0;
+	return s > 0 && s < INT32_MAX * INT64_C(100) ? s * 1000000 : 0;
 }
 
 /* The row's dsn.rcpt entry for an address: the same place in most cases. */
@@ -54,29 +49,50 @@ static struct json_object *parameters(const struct facts *f, const struct pepsi_
 	return json_object_array_get_idx(list, i);
 }
 
+static enum dsn_kind action(struct str name, enum dsn_kind otherwise)
+{
+	if (str_eq(name, STR("delivered")))
+		return DSN_DELIVERED;
+	if (str_eq(name, STR("expanded")))
+		return DSN_EXPANDED;
+	return str_eq(name, STR("relayed")) ? DSN_RELAYED : otherwise;
+}
+
+static void reply(struct dsn_rcpt *r, struct json_object *o)
+{
+	struct json_object *code = member(o, "smtp_code", json_type_int);
+	int64_t c = code ? json_object_get_int64(code) : 0;
+	r->code = c >= 200 && c <= 599 ? (unsigned)c : 0;
+	r->reply = text(o, "reply_text");
+	r->remote_mta = text(o, "remote_mta");
+	r->phase = text(o, "phase");
+}
+
+/* o: what is said of this recipient; NULL: nothing is. */
 static void add(struct facts *f, const struct pepsi_host *host, struct pepsi_msg *msg, struct json_object *o, struct str address,
     size_t guess)
 {
-	struct json_object *dsn = parameters(f, host, msg, address, guess), *code = member(o, "smtp_code", json_type_int);
+	struct json_object *dsn = parameters(f, host, msg, address, guess);
 	struct str notify = text(o, "notify");
 	if (!notify.n)
 		notify = text(dsn, "notify");
-	if (!wanted(notify, f->kind)) {
+	struct dsn_rcpt r = { .address = address, .orcpt = text(o, "orcpt"), .status = text(o, "enhanced_status"),
+		.diagnostic = text(o, "diagnostic"), .action = action(text(o, "action"), f->kind), .cause = f->cause };
+	reply(&r, o);
+	if (!dsn_owed(dsn_notify(notify), f->kind >= DSN_DELIVERED ? r.action : f->kind, false, false)) {
 		f->muted++;
 		return;
 	}
-	struct dsn_rcpt *r = &f->rcpts[f->n++];
-	*r = (struct dsn_rcpt){ .address = address, .orcpt = text(o, "orcpt"), .status = text(o, "enhanced_status"),
-		.remote_mta = text(o, "remote_mta"), .reply = text(o, "reply_text"), .diagnostic = text(o, "diagnostic"),
-		.phase = text(o, "phase") };
-	if (!r->orcpt.n)
-		r->orcpt = text(dsn, "orcpt");
-	int64_t c = code ? json_object_get_int64(code) : 0;
-	r->code = c >= 200 && c <= 599 ? (unsigned)c : 0;
-	if (!r->diagnostic.n && f->words)
-		r->diagnostic = str_from(f->words);
-	if (!r->status.n && f->words)
-		r->status = STR("5.3.0"); /* RFC 3463 §3.4: other mail system status */
+	if (!r.orcpt.n)
+		r.orcpt = text(dsn, "orcpt");
+	/* given up without an attempt of its own: what the last one met, where it was about this recipient */
+	struct json_object *last = member(f->root, "last_reply", json_type_object);
+	if (!r.code && last && f->kind == DSN_FAILED && (f->cause || str_eq(r.phase, STR("queue"))) &&
+	    str_eq(text(last, "failed_recipient"), address))
+		reply(&r, last);
+	if (!r.status.n && f->cause)
+		r.status = STR("5.3.0"); /* RFC 3463 §3.4: other mail system status */
+	f->rcpts[f->n++] = r;
 }
 
 static void kind(struct facts *f, struct json_object *bounce)
@@ -86,52 +102,33 @@ static void kind(struct facts *f, struct json_object *bounce)
 	if (str_eq(k, STR("delay")))
 		f->kind = DSN_DELAYED;
 	else if (str_eq(k, STR("success")))
-		f->kind = str_eq(text(bounce, "action"), STR("delivered")) ? DSN_DELIVERED : DSN_RELAYED;
+		f->kind = action(text(bounce, "action"), DSN_RELAYED);
 }
 
-/* "The message could not be processed (stage out): …" out of what the dispatcher and the stage left. */
-static char *reason(struct json_object *root)
+/* Why it is here, when nobody who sent it says so: the dispatcher gave up, the failure bouncer brought it, an operator did. What exactly a
+ * program said when it failed (last_error) is the operator's business. */
+static enum dsn_cause cause(struct json_object *root, const char *here)
 {
-	struct buf b = BUF_INIT(WORDS_MAX);
-	struct str stage = text(root, "failed_stage"), why = text(root, "last_error");
 	struct json_object *died = member(root, "dispatch_error", json_type_object);
-	if (!why.n && died) /* what exactly, is the operator's business */
-		why = str_eq(text(died, "kind"), STR("overrun")) ? STR("it took too long") : STR("the program that had it ended without an answer");
-	buf_addz(&b, "The message could not be processed");
-	if (stage.n && stage.n <= 64) {
-		buf_addz(&b, " at stage ");
-		buf_adds(&b, stage);
-	}
-	if (why.n) {
-		buf_addz(&b, ": ");
-		buf_adds(&b, str_n(why.p, why.n > WORDS_MAX / 2 ? WORDS_MAX / 2 : why.n));
-	}
-	return b.failed ? NULL : b.p;
+	struct str how = text(died, "kind");
+	if (!text(root, "failed_stage").n && str_ieq(text(member(root, "moved", json_type_object), "to"), str_from(here)))
+		return DSN_CAUSE_OPERATOR;
+	if (str_eq(how, STR("overrun")))
+		return DSN_CAUSE_SLOW;
+	return str_eq(how, STR("crash")) ? DSN_CAUSE_CRASH : DSN_CAUSE_STAGE;
 }
 
-/* state.maybe_delivered in words: a failure or a delay is told to somebody whose message may have arrived. */
-static char *maybe(struct json_object *root)
+/* state.maybe_delivered: a failure or a delay is told to somebody whose message may have arrived. */
+static void maybe(struct facts *f)
 {
-	struct json_object *o = member(root, "maybe_delivered", json_type_object), *at = member(o, "at", json_type_int);
+	struct json_object *o = member(f->root, "maybe_delivered", json_type_object);
 	struct str hop = text(o, "hop");
-	struct buf b = BUF_INIT(WORDS_MAX), date = BUF_INIT(64);
-	if (!o)
-		return NULL;
-	int64_t s = at ? json_object_get_int64(at) : 0;
-	buf_addz(&b, "It may have been delivered all the same: ");
-	if (s > 0 && s < INT32_MAX * INT64_C(100) && mail_date_write(&date, s * 1000000, 0) == 0)
-		buf_addf(&b, "on %s ", buf_z(&date));
-	buf_addz(&b, "the connection");
-	if (hop.n && hop.n <= 300) {
-		buf_addz(&b, " to ");
-		buf_adds(&b, hop);
-	}
-	buf_addz(&b, " was lost when all of the message had been sent and before its receipt was confirmed.");
-	buf_free(&date);
-	return b.failed ? NULL : b.p;
+	f->maybe = o != NULL;
+	f->maybe_us = moment(o, "at");
+	f->maybe_hop = hop.n <= HOP_MAX ? hop : STR_NULL;
 }
 
-int32_t facts_read(struct facts *f, const struct pepsi_host *host, struct pepsi_msg *msg)
+int32_t facts_read(struct facts *f, const struct pepsi_host *host, struct pepsi_msg *msg, const char *here)
 {
 	struct pepsi_str state = host->state(msg);
 	struct json_tokener *tok = json_tokener_new_ex(STATE_DEPTH);
@@ -153,11 +150,12 @@ int32_t facts_read(struct facts *f, const struct pepsi_host *host, struct pepsi_
 	f->require_tls = tls && json_object_get_boolean(tls);
 	f->ret = f->require_tls ? 'H' : str_ieq(ret, STR("FULL")) ? 'F' : str_ieq(ret, STR("HDRS")) ? 'H' : 0;
 	if (f->kind == DSN_FAILED || f->kind == DSN_DELAYED)
-		f->note = maybe(f->root);
-	if (!bounce && !(f->words = reason(f->root)))
-		return PEPSI_RETRY;
-	/* it was on its way here, or to another try, when it failed; what the stage before had to say stays the reason */
-	if (bounce && f->kind == DSN_FAILED)
+		maybe(f);
+	f->retry_until_us = f->kind == DSN_DELAYED ? moment(bounce, "retry_until") : 0;
+	if (!bounce)
+		f->cause = cause(f->root, here);
+	/* with a bounce object: it was on its way here, or to another try, when it failed; what the stage before had to say stays the reason */
+	if (f->kind == DSN_FAILED)
 		f->stage = text(f->root, "failed_stage");
 	f->rcpts = calloc((n > n_row ? n : n_row) + 1, sizeof *f->rcpts);
 	if (!f->rcpts)
@@ -184,7 +182,5 @@ void facts_done(struct facts *f)
 {
 	json_object_put(f->root);
 	free(f->rcpts);
-	free(f->words);
-	free(f->note);
 	*f = (struct facts){ 0 };
 }

@@ -15,15 +15,18 @@ struct facts {
 	char ret;
 	bool smtputf8;
 	bool require_tls;       /* the message asked for TLS all the way: so does its report, with headers only (RFC 8689 §5) */
-	char *note;             /* an attempt that may have been a delivery; NULL: there was none */
-	struct str stage;       /* failed_stage, when `words` do not name it */
+	bool maybe;             /* an attempt may have been a delivery … */
+	int64_t maybe_us;
+	struct str maybe_hop;
+	int64_t retry_until_us; /* of a delay: when we give up; 0: not known */
+	struct str stage;       /* where it failed in this system */
+	enum dsn_cause cause;   /* of all recipients, when state has no bounce object */
 	struct json_object *root; /* what the strings point into, besides host memory */
-	char *words;              /* the reason made up here when state has no bounce object */
 };
 
-/* Returns PEPSI_OK, or PEPSI_RETRY: out of memory. What is wrong in the state is taken as not said: a bounce must come about all the same.
+/* here: the name of this stage. Returns PEPSI_OK, or PEPSI_RETRY: out of memory. What is wrong in the state is taken as not said: a bounce must come about all the same.
  * facts_done() in either case. */
-int32_t facts_read(struct facts *f, const struct pepsi_host *host, struct pepsi_msg *msg);
+int32_t facts_read(struct facts *f, const struct pepsi_host *host, struct pepsi_msg *msg, const char *here);
 void facts_done(struct facts *f);
 
 #endif

@@ -7,19 +7,20 @@
 #include "pattern.h"
 #include "say.h"
 #include "seal.h"
+#include "proto/mail/downgrade.h"
 #include "proto/mail/header.h"
 #include "proto/smtp/address.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { SIGNED_MAX = 64 * 1024, PARENTS_MAX = 10 };
+enum { SIGNED_MAX = 64 * 1024 };
 
 struct stage {
 	struct keydir *keys;
 	struct seal *seal;
 	char *networks, *required;
-	bool all, subdomains, again;
+	bool all, subdomains, again, seven;
 	struct pepsi_metric *messages, *signatures;
 };
 
@@ -34,6 +35,8 @@ static const struct pepsi_option options[] = {
 	    "key of it can be used" },
 	{ "SUBDOMAINS", PEPSI_OPT_BOOL, 0, "NO", 0, 0, NULL, "mail of a domain without keys is signed by the nearest domain above it that has some" },
 	{ "SIGN_AGAIN", PEPSI_OPT_BOOL, 0, "NO", 0, 0, NULL, "sign even where a signature of the same domain and selector is there and holds" },
+	{ "SEVEN_BIT", PEPSI_OPT_BOOL, 0, "NO", 0, 0, NULL,
+	    "before signing, encode what a server without 8BITMIME could not take: no relay has to convert it then, which would break the signature" },
 	{ "HEADERS", PEPSI_OPT_LIST, 0, NULL, 0, 0, NULL, "fields to sign, where they are there, instead of the usual ones; From always" },
 	{ "OVERSIGN", PEPSI_OPT_LIST, 0, NULL, 0, 0, NULL, "fields that nobody may add later, instead of the usual ones; From always" },
 	{ "EXPIRE", PEPSI_OPT_DURATION, 0, "0 s", 0, INT64_C(366) * 86400, NULL, "how long signatures hold (x=); 0: without end. At least 5 days: mail may be under way so long" },
@@ -109,6 +112,7 @@ static int32_t start(const struct pepsi_host *host, const struct pepsi_conf *con
 	}
 	s->all = whom && !strcmp(whom, "all");
 	s->subdomains = host->conf_int(conf, "SUBDOMAINS") != 0;
+	s->seven = host->conf_int(conf, "SEVEN_BIT") != 0;
 	s->again = host->conf_int(conf, "SIGN_AGAIN") != 0;
 	s->messages = host->metric(conf, PEPSI_METRIC_COUNTER, "dkim_messages", "result", "What became of messages at the stage that signs.");
 	s->signatures = host->metric(conf, PEPSI_METRIC_COUNTER, "dkim_signatures", "algorithm", "Signatures made, by the kind of key.");
@@ -180,16 +184,10 @@ static void add_jobs(struct pass *p, const struct keydir_domain *d)
 /* The keys of one author: of the domain itself, or of one above it. */
 static int32_t keys_of(struct pass *p, const char *author)
 {
-	const char *domain = author;
 	struct buf faults = BUF_INIT(4000);
 	const struct keydir_domain *d = NULL;
-	enum keydir_found found = KEYDIR_NONE;
+	enum keydir_found found = keydir_nearest(p->s->keys, author, p->s->subdomains, p->host->now_us(), &d, &faults);
 	int32_t rc = PEPSI_OK;
-	for (unsigned up = 0; domain && up < PARENTS_MAX; up++) {
-		found = keydir_get(p->s->keys, domain, p->host->now_us(), &d, &faults);
-		domain = found == KEYDIR_NONE && p->s->subdomains ? strchr(domain, '.') : NULL;
-		domain = domain && strchr(domain + 1, '.') ? domain + 1 : NULL; /* nobody signs for a top level */
-	}
 	if (found == KEYDIR_BAD)
 		rc = later(p, author, buf_z(&faults));
 	else if (found == KEYDIR_OK && faults.n)
@@ -250,6 +248,29 @@ static int32_t sign(struct pass *p)
 	return rc;
 }
 
+/* RFC 6376 §5.3: what is on its way is 7-bit before it is signed. Not where a signature is there that would break; what cannot be encoded stays as it is. */
+static int32_t seven_bit(struct pass *p, struct buf *headers, struct buf *body)
+{
+	struct mail_downgrade d = { 0 };
+	int32_t rc = PEPSI_OK;
+	if (!p->s->seven || mail_is_signed(p->headers) || (str_is_ascii(p->headers) && str_is_ascii(p->body)))
+		return PEPSI_OK;
+	if (mail_downgrade_plan(&d, p->headers, p->body, MAIL_LACKS_8BIT)) {
+		rc = d.fault == MAIL_DOWNGRADE_MEMORY ? PEPSI_RETRY : PEPSI_OK;
+		say(p->host, p->msg, PEPSI_LOG_INFO, "not made 7-bit: %s", d.why);
+	} else if (d.changed) {
+		*headers = BUF_INIT(d.size + 2);
+		*body = BUF_INIT(d.size + 2);
+		rc = mail_downgrade_headers(&d, headers) || mail_downgrade_body(&d, body) || (d.open && buf_addz(body, "\r\n")) ? PEPSI_RETRY
+			: p->host->set_body(p->msg, (struct pepsi_str){ body->p, body->n });
+		p->headers = buf_str(headers);
+		p->body = buf_str(body);
+		say(p->host, p->msg, PEPSI_LOG_INFO, "event=made-7bit parts=%u fields=%u", d.parts, d.fields);
+	}
+	mail_downgrade_free(&d);
+	return rc;
+}
+
 static int32_t process(void *worker, const struct pepsi_host *host, struct pepsi_msg *msg)
 {
 	struct pass p = { .s = worker, .host = host, .msg = msg };
@@ -288,7 +309,13 @@ static int32_t process(void *worker, const struct pepsi_host *host, struct pepsi
 		return PEPSI_RETRY;
 	if (!p.n)
 		host->measure(p.s->messages, "signed_before", 1);
-	return p.n ? sign(&p) : host->advance(msg);
+	struct buf headers = BUF_INIT(0), body = BUF_INIT(0);
+	rc = p.n ? seven_bit(&p, &headers, &body) : PEPSI_OK;
+	if (rc == PEPSI_OK)
+		rc = p.n ? sign(&p) : host->advance(msg);
+	buf_free(&headers);
+	buf_free(&body);
+	return rc;
 }
 
 PEPSI_STAGE(.name = "pepsi-stage-dkim-sign", .version = "1.0", .license = "Apache-2.0", .summary = "signs mail of our own domains (DKIM)",

@@ -99,7 +99,7 @@ static int32_t terminal(struct delivery *d)
 	p.room = d->room;
 	/* by-trace: the sender hears of a host that does not know of his deadline (RFC 2852 §4.1.5) */
 	d->m.deliver_trace = d->m.deliver_trace && d->taken && d->no_deliver_by;
-	return relay_decide(&p, d->w->host, d->msg, &d->m, !d->taken || d->no_dsn, d->began && !d->back_s);
+	return relay_decide(&p, d->w->host, d->msg, &d->m, !d->taken || d->no_dsn ? PEPSI_DSN_RELAYED : PEPSI_DSN_THERE, d->began && !d->back_s);
 }
 
 void delivery_end(struct delivery *d)

@@ -53,7 +53,7 @@ unsigned plan_make(struct delivery *d)
 	for (unsigned i = 0; i < d->n_hosts; i++) {
 		struct plan_host *h = &d->host[i];
 		h->rules = (struct tls_rules){ .site = d->site->policy, .site_named = d->site->names, .dane = d->w->set.dane ? h->dane.status : DANE_NONE, .mx_secure = d->route.mx_secure,
-			.requiretls = d->m.require_tls, .optional = d->optional };
+			.requiretls = d->m.require_tls && d->m.mail_from.n, .optional = d->optional }; /* RFC 8689 §5: a report goes all the same */
 		if (d->sts) {
 			h->rules.sts = d->sts->mode;
 			h->rules.sts_covers = d->sts->known && sts_policy_covers(&d->sts->policy, str_from(d->route.host[i].name));

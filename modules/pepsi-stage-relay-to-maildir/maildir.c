@@ -35,7 +35,7 @@ static const struct pepsi_option options[] = {
 	    .help = "wait after the first failure; doubles each time" },
 	{ .name = "RETRY_MAX", .type = PEPSI_OPT_DURATION, .def = "1 h", .min = 1, .max = 604800,
 	    .help = "longest wait between two attempts" },
-	{ .name = "DELAY_WARNING", .type = PEPSI_OPT_DURATION, .def = "0 s", .min = 0, .max = 2592000,
+	{ .name = "DELAY_WARNING", .type = PEPSI_OPT_DURATION, .def = "4 h", .min = 0, .max = 2592000,
 	    .help = "tell the sender once when a message waits longer than this (through BOUNCE_STAGE); 0: never" },
 };
 
@@ -208,7 +208,7 @@ static int32_t process(void *worker, const struct pepsi_host *h, struct pepsi_ms
 		msg.envid = from_host(s);
 	if (h->state_get(m, "dsn.ret", &s) == PEPSI_OK)
 		msg.ret = from_host(s);
-	r = relay_decide(&w->policy, h, m, &msg, true, ok < n);
+	r = relay_decide(&w->policy, h, m, &msg, PEPSI_DSN_DELIVERED, ok < n);
 	free(rcpts);
 	free(texts);
 	return r;

@@ -2,6 +2,7 @@
  * bounce comes to us; a bounce that comes is taken back to the sender it belongs to. The message itself stays as it is: signatures hold. Rewrites
  * nothing that is not forwarded, never the null sender, never a sender of ours. */
 #include "books.h"
+#include "forwarded.h"
 #include "ours.h"
 #include "say.h"
 #include "srs.h"
@@ -168,17 +169,7 @@ int32_t ready(const struct pass *p)
 
 /* --- forwarded mail */
 
-/* Did an alias of ours lead to this address? (state.forwarded) */
-static bool marked(struct json_object *list, struct str address)
-{
-	for (size_t i = 0; json_object_is_type(list, json_type_array) && i < json_object_array_length(list); i++) {
-		struct json_object *o = json_object_array_get_idx(list, i);
-		if (json_object_is_type(o, json_type_string) && str_ieq(str_n(json_object_get_string(o), (size_t)json_object_get_string_len(o)), address))
-			return true;
-	}
-	return false;
-}
-
+/* state.forwarded: where aliases of ours led to. NULL: nowhere. */
 static struct json_object *marks(const struct pass *p)
 {
 	struct pepsi_str s;
@@ -203,7 +194,7 @@ static size_t forwarded(const struct pass *p, uint32_t *idx)
 		return 0;
 	for (size_t i = 0; i < p->n; i++) {
 		struct str to = from_host(p->h->rcpt(p->m, i));
-		if (!among(p->w->local, p->w->n_local, to) && (!relayed || marked(list, to)))
+		if (!among(p->w->local, p->w->n_local, to) && (!relayed || forwarded_has(list, to)))
 			idx[n++] = (uint32_t)i;
 	}
 	json_object_put(list);

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { LOOK_AGAIN_US = 1000000, NAMES_MAX = 256, FAULTS_MAX = 2000 };
+enum { LOOK_AGAIN_US = 1000000, NAMES_MAX = 256, FAULTS_MAX = 2000, PARENTS_MAX = 10 };
 #define RING_NAME "keys"
 
 /* What tells that a file is not the one that was read. */
@@ -340,4 +340,15 @@ enum keydir_found keydir_get(struct keydir *d, const char *domain, int64_t now_u
 	e->used = ++d->clock;
 	*ret = &e->d;
 	return e->found;
+}
+
+enum keydir_found keydir_nearest(struct keydir *d, const char *domain, bool above, int64_t now_us, const struct keydir_domain **ret, struct buf *faults)
+{
+	enum keydir_found found = KEYDIR_NONE;
+	for (unsigned up = 0; domain && up < PARENTS_MAX; up++) {
+		found = keydir_get(d, domain, now_us, ret, faults);
+		domain = found == KEYDIR_NONE && above ? strchr(domain, '.') : NULL;
+		domain = domain && strchr(domain + 1, '.') ? domain + 1 : NULL; /* nobody signs for a top level */
+	}
+	return found;
 }

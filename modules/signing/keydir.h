@@ -48,4 +48,7 @@ void keydir_free(struct keydir *d);
  * single keys while others can be used, or why none can; filled only when it was read anew, but always for KEYDIR_BAD. */
 enum keydir_found keydir_get(struct keydir *d, const char *domain, int64_t now_us, const struct keydir_domain **ret, struct buf *faults);
 
+/* The same of the domain, or, with above, of the nearest one above it that has keys; never of a top level. */
+enum keydir_found keydir_nearest(struct keydir *d, const char *domain, bool above, int64_t now_us, const struct keydir_domain **ret, struct buf *faults);
+
 #endif

@@ -56,11 +56,20 @@ const char *ours_network_wrong(const char *networks, size_t *ret_n)
 	int family;
 	unsigned bits;
 	while (str_word(&rest, " \t,", &word))
-		if (network(word, a, &family, &bits)) {
+		if (!str_ieq(word, STR("unix")) && network(word, a, &family, &bits)) {
 			*ret_n = word.n;
 			return word.p;
 		}
 	return NULL;
+}
+
+static bool names_unix(struct str networks)
+{
+	struct str word;
+	while (str_word(&networks, " \t,", &word))
+		if (str_ieq(word, STR("unix")))
+			return true;
+	return false;
 }
 
 bool ours_signed_in(const struct pepsi_host *host, struct pepsi_msg *msg)
@@ -75,11 +84,14 @@ bool ours_sent(const struct pepsi_host *host, struct pepsi_msg *msg, const char 
 	char ip[64];
 	if (ours_signed_in(host, msg))
 		return true;
+	struct str list = str_from(networks ? networks : "");
 	bool has_ip = host->state_get(msg, "origin.ip", &s) == PEPSI_OK && s.n;
 	if (!has_ip) /* made here: by the bounce stage, a report, another module */
 		return host->state_get(msg, "origin.listener", &s) != PEPSI_OK;
+	if (str_eq(str_n(s.p, s.n), STR("unix")))
+		return names_unix(list);
 	if (s.n >= sizeof ip)
 		return false;
 	snprintf(ip, sizeof ip, "%.*s", (int)s.n, s.p);
-	return ours_network(str_from(networks ? networks : ""), ip);
+	return ours_network(list, ip);
 }

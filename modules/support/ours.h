@@ -6,7 +6,7 @@
 
 #include <pepsi/stage.h>
 
-/* Networks, "192.0.2.0/24 2001:db8::/32": is the address in one of them? A text that is no network counts for nothing. */
+/* Networks, "192.0.2.0/24 2001:db8::/32 unix": is the address in one of them? A text that is no network counts for nothing. */
 bool ours_network(struct str networks, const char *address);
 /* Is the text such a list? NULL: yes; else the first word that is not, of *ret_n octets. */
 const char *ours_network_wrong(const char *networks, size_t *ret_n);

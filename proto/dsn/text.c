@@ -1,5 +1,5 @@
-/* Words: safe text of others, and what a status code means to a person. */
-#include "dsn.h"
+/* Words: safe text of others, and what a cause is called. */
+#include "dsn_internal.h"
 #include "proto/smtp/status.h"
 
 bool dsn_status_ok(struct str s)
@@ -20,7 +20,15 @@ static unsigned long character(struct str s, size_t i, size_t *n)
 	return v;
 }
 
-int dsn_text(struct buf *out, struct str s, bool utf8, size_t max)
+/* Not seen, or changes how its neighbours are shown: zero-width, soft hyphen, line separators, marks of direction, tags. The joiners
+ * U+200C and U+200D stay: languages need them. */
+static bool hidden(unsigned long v)
+{
+	return v == 0xad || v == 0x61c || v == 0x180e || v == 0x200b || v == 0x200e || v == 0x200f || (v >= 0x2028 && v <= 0x202e) ||
+	    (v >= 0x2060 && v <= 0x206f) || v == 0xfeff || (v >= 0xfff9 && v <= 0xfffb) || (v >= 0xe0000 && v <= 0xe007f);
+}
+
+static int safe(struct buf *out, struct str s, bool utf8, size_t max, const char *escaped)
 {
 	bool valid = str_is_utf8(s);
 	size_t end = out->n + max;
@@ -32,7 +40,7 @@ int dsn_text(struct buf *out, struct str s, bool utf8, size_t max)
 			piece = STR(" ");
 		} else if (v > 127 && !valid) {
 			piece = STR("?");
-		} else if (v > 127 && !utf8) {
+		} else if (v > 127 ? !utf8 || hidden(v) : strchr(escaped, (int)v) != NULL) {
 			static const char digits[] = "0123456789ABCDEF";
 			size_t k = sizeof text;
 			text[--k] = '}';
@@ -50,41 +58,34 @@ int dsn_text(struct buf *out, struct str s, bool utf8, size_t max)
 	return out->failed ? -1 : 0;
 }
 
-const char *dsn_advice(struct str status, enum dsn_kind kind)
+int dsn_text(struct buf *out, struct str s, bool utf8, size_t max)
 {
-	static const struct {
-		struct str status; /* class left open: compared from the first dot */
-		const char *advice;
-	} known[] = {
-		{ STR_INIT(".1.1"), "The address does not exist there. Please check its spelling, or ask the person for the right one." },
-		{ STR_INIT(".1.2"), "The domain of the address does not exist or takes no mail. Please check its spelling." },
-		{ STR_INIT(".1.3"), "The address is not written correctly. Please check it." },
-		{ STR_INIT(".1.6"), "The mailbox has moved and left no new address. Please ask the person for the new one." },
-		{ STR_INIT(".1.10"), "The domain of the address declares that it takes no mail. Please check the address." },
-		{ STR_INIT(".2.1"), "The mailbox is switched off at present. Please try another way to reach the person." },
-		{ STR_INIT(".2.2"), "The mailbox is full. Please try again later, or tell the person some other way." },
-		{ STR_INIT(".2.3"), "The message is too large for this mailbox. Please send a smaller one." },
-		{ STR_INIT(".3.4"), "The message is too large. Please send a smaller one, or pass large files on by another way." },
-		{ STR_INIT(".4.1"), "The server for the address did not answer. Please try again later." },
-		{ STR_INIT(".4.7"), "The message could not be handed over within the time allowed. Please try again later; if it is urgent, use another way." },
-		{ STR_INIT(".6.3"), "The message uses characters the next server cannot take. Please send it as plain text or with encoded attachments." },
-		{ STR_INIT(".6.7"), "The message uses an internationalized address, which the next server cannot take. Please use an address in plain ASCII." },
-		{ STR_INIT(".6.0"), "The message has a form that cannot be passed on. Please send it again with another mail program." },
-		{ STR_INIT(".7.1"), "The server refuses this message by its rules. Please read its words below, or ask its postmaster." },
-	};
-	if (kind == DSN_DELAYED)
-		return "Nothing needs to be done: we keep trying and tell you if we have to give up. Please do not send the message again.";
-	if (kind == DSN_DELIVERED)
-		return "The message has been delivered.";
-	if (kind == DSN_RELAYED)
-		return "The message was handed on to a server that sends no reports of this kind; you may hear no more about it.";
-	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-		if (status.n && str_eq(str_skip(status, 1), known[i].status))
-			return known[i].advice;
-	if (status.n > 3 && status.p[2] == '7')
-		return "The server refuses this message by its rules. Please read its words below, or ask its postmaster.";
-	if (status.n > 3 && status.p[2] == '1')
-		return "Something is wrong with the address. Please check it.";
-	return status.n && status.p[0] == '4' ? "Please try again later." :
-					      "Please read the reason below; if it does not help, ask the postmaster of the receiving side.";
+	return safe(out, s, utf8, max, "");
+}
+
+int dsn_utf8_address(struct buf *out, struct str s, bool utf8, size_t max)
+{
+	return safe(out, s, utf8, max, "\\+=");
+}
+
+const char *dsn_cause_text(enum dsn_cause cause)
+{
+	switch (cause) {
+	case DSN_CAUSE_OPERATOR:
+		return "returned by the postmaster";
+	case DSN_CAUSE_STAGE:
+		return "the message could not be processed here";
+	case DSN_CAUSE_SLOW:
+		return "the message could not be processed here: it took too long";
+	case DSN_CAUSE_CRASH:
+		return "the message could not be processed here: the program that had it ended without an answer";
+	case DSN_CAUSE_NONE:
+		break;
+	}
+	return "";
+}
+
+enum dsn_kind dsn_action(const struct dsn *d, const struct dsn_rcpt *r)
+{
+	return d->kind >= DSN_DELIVERED && r->action >= DSN_DELIVERED ? r->action : d->kind;
 }

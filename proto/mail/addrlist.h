@@ -70,4 +70,7 @@ size_t mail_addrlist_mailboxes(const struct mail_addrlist *l);
  * the buffer is as before then. */
 int mail_addrlist_write(struct buf *out, struct str field, const struct mail_addrlist *l, bool utf8);
 
+/* The same with one mailbox, whose name may be anything. Returns 0, or -1: full, or no address that can be written. */
+int mail_addrlist_write_one(struct buf *out, struct str field, struct str name, struct str address, bool utf8);
+
 #endif

@@ -2,8 +2,10 @@
 #include "proto/mail/addrlist.h"
 
 #include "proto/mail/addrtoken.h"
+#include "proto/mail/charset.h"
 #include "proto/mail/encoded.h"
 #include "proto/mail/header.h"
+#include "proto/smtp/address.h"
 
 enum {
 	TEXT_PIECE_MAX = 200, /* longer names and comments become encoded words, which fold */
@@ -145,4 +147,19 @@ int mail_addrlist_write(struct buf *out, struct str field, const struct mail_add
 		out->p[before] = 0;
 	}
 	return -1;
+}
+
+int mail_addrlist_write_one(struct buf *out, struct str field, struct str name, struct str address, bool utf8)
+{
+	struct smtp_address a;
+	if (smtp_address_parse(address, true, &a) || (a.utf8 && !utf8))
+		return -1;
+	struct mail_address one = { .kind = MAIL_ADDR_MAILBOX, .address = address, .local = a.local, .domain = a.domain, .valid = true, .quoted = a.quoted, .literal = a.literal, .utf8 = a.utf8 };
+	struct buf clean = BUF_INIT(4096);
+	if (name.n && mail_charset_clean(name, &clean) == 0)
+		one.name = str_trim(buf_str(&clean));
+	struct mail_addrlist l = { .item = &one, .n = 1 };
+	int r = clean.failed ? -1 : mail_addrlist_write(out, field, &l, utf8);
+	buf_free(&clean);
+	return r;
 }

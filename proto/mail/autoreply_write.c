@@ -89,21 +89,6 @@ static int write_threads(const struct mail_autoreply *in, struct buf *out)
 	return mail_fold_end(&fold);
 }
 
-static int write_address(struct buf *out, struct str field, struct str name, struct str address, bool utf8)
-{
-	struct smtp_address a;
-	if (smtp_address_parse(address, true, &a) || (a.utf8 && !utf8))
-		return -1;
-	struct mail_address one = { .kind = MAIL_ADDR_MAILBOX, .address = address, .local = a.local, .domain = a.domain, .valid = true, .quoted = a.quoted, .literal = a.literal, .utf8 = a.utf8 };
-	struct buf clean = BUF_INIT(4096);
-	if (name.n && mail_charset_clean(name, &clean) == 0)
-		one.name = str_trim(buf_str(&clean));
-	struct mail_addrlist l = { .item = &one, .n = 1 };
-	int r = clean.failed ? -1 : mail_addrlist_write(out, field, &l, utf8);
-	buf_free(&clean);
-	return r;
-}
-
 int mail_autoreply_write(const struct mail_autoreply *in, const struct mail_autoreply_how *how, struct buf *out)
 {
 	size_t before = out->n;
@@ -111,8 +96,8 @@ int mail_autoreply_write(const struct mail_autoreply *in, const struct mail_auto
 	mail_date_write(&date, how->now_us, 0);
 	buf_addf(&id, "<%.*s>", STR_ARG(how->message_id));
 	int r = date.failed || id.failed;
-	r = r || write_address(out, STR("From"), how->name, how->from, how->utf8);
-	r = r || write_address(out, STR("To"), STR_NULL, in->mail_from, how->utf8);
+	r = r || mail_addrlist_write_one(out, STR("From"), how->name, how->from, how->utf8);
+	r = r || mail_addrlist_write_one(out, STR("To"), STR_NULL, in->mail_from, how->utf8);
 	r = r || write_subject(in, how->subject, out);
 	r = r || mail_field_write(out, STR("Date"), buf_str(&date));
 	r = r || mail_field_write(out, STR("Message-ID"), buf_str(&id));

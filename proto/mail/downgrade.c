@@ -262,6 +262,9 @@ static bool put_together(struct planner *p, struct str headers)
 		if (!add(p, str_n(from, (size_t)(e->old.p - from)), MAIL_ENCODE_NONE) || !add(p, e->text, e->how))
 			return false;
 		from = e->old.p + e->old.n;
+		/* of a message without a body the line end before the delimiter is content: base64 has none of its own */
+		if (e->how != MAIL_ENCODE_NONE && p->d->open && from < end && *from == '-' && !add(p, STR("\r\n"), MAIL_ENCODE_NONE))
+			return false;
 	}
 	return add(p, str_n(from, (size_t)(end - from)), MAIL_ENCODE_NONE);
 }

@@ -102,6 +102,15 @@ int metrics_line_put(struct buf *out, const struct metrics_line *line);
 int metrics_report_get(struct str text, struct str *ret_stage, struct str *ret_json);
 int metrics_report_put(struct buf *out, struct str stage, struct str json);
 
+/* What one worker may tell: so many octets a second, and so many at once, which is what it could have told while the reader stood still for eight
+ * seconds. A worker of ours says half of it at most; one that says more is out of its mind. */
+enum { METRICS_OCTETS_S = 512 * 1024, METRICS_OCTETS_MAX = 4 << 20 };
+struct metrics_budget { /* all zero: full */
+	int64_t octets, at;
+};
+/* Takes so many octets off; now: monotonic, microseconds, above 0. false: that is too much. */
+bool metrics_afford(struct metrics_budget *b, size_t octets, int64_t now);
+
 /* Tells what has changed, as far as it fits into `room` octets of out. true: there is more. What was told is forgotten by metrics_told(sent true). */
 bool metrics_tell(struct metrics_set *s, struct str stage, struct buf *out, size_t room);
 void metrics_told(struct metrics_set *s, bool sent);

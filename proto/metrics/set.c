@@ -243,3 +243,14 @@ void metrics_set_done(struct metrics_set *s)
 	}
 	*s = (struct metrics_set){ .weight_max = s->weight_max };
 }
+
+bool metrics_afford(struct metrics_budget *b, size_t octets, int64_t now)
+{
+	int64_t came = !b->at || now - b->at > INT64_C(100000000) ? METRICS_OCTETS_MAX : (now - b->at) * METRICS_OCTETS_S / 1000000;
+	if (came > 0) {
+		b->octets = b->octets + came > METRICS_OCTETS_MAX ? METRICS_OCTETS_MAX : b->octets + came;
+		b->at = now;
+	}
+	b->octets -= (int64_t)octets;
+	return b->octets >= 0;
+}

@@ -3,7 +3,7 @@
  *
  * Down: a job, that is how long it may take (u32, milliseconds) and a row as wire_put() writes it; its id is a number of the
  * ingress's own, for there is no queue id yet. Up: first WIRE_BEFORE_READY alone, once the module is open; then exactly one
- * verdict for each job.
+ * verdict for each job; and records that begin with WIRE_BEFORE_METRICS.
  *
  * A verdict: what is to become of the message, and, where it passes, what the stage changed of it. The worker runs code that
  * is not ours, so what it says is input from outside: the structure is checked here, the meaning by the ingress.
@@ -14,6 +14,9 @@
 #include "wire.h"
 
 #define WIRE_BEFORE_READY "R"
+/* At any time behind the first one, in the place of a job's id one that no job has (-1), and then lines as wire.h has them with WIRE_METRIC: what the
+ * module counts. */
+#define WIRE_BEFORE_METRICS "ÿÿÿÿÿÿÿÿ"
 
 enum {
 	WIRE_BEFORE_MAX = 64 * 1024 * 1024, /* octets of a job or verdict without a body that has a descriptor */

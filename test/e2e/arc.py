@@ -174,6 +174,8 @@ def two_hosts(t):
         pepsi.check(b"forged)" not in b"".join(fields(got, b"arc-authentication-results")), "a forged result was sealed")
     log = lab.log(lab.a)
     pepsi.check("sealed domain=a.test selector=s algorithm=rsa2048 instance=1 cv=none" in log, "no line in the log")
+    counts = lambda: dict(re.findall(r'pepsi_module_arc_messages_total\{stage="seal",result="(\w+)"\} (\d+)', lab.a.http_get("/metrics")[1]))  # noqa: E731
+    pepsi.wait_for("counts", lambda: counts() == {"sealed_none": str(1 + len(cases)), "sealed_pass": "3"}, 20, .5)
     lab.stop()
 
 
@@ -259,16 +261,30 @@ def who_is_sealed(t):
     pepsi.check(s.send("x@b.test", "bob@b.test", lab.mail("own", sign=False).replace(b"author.test", b"b.test"))[0] == 250, "not taken")
     s.close()
     pepsi.check(not seals(lab.received("own")), "our own mail was sealed")
+    # nothing may change a message behind its seal
+    bad = os.path.join(t.dir, "bad.conf")
+    with open(lab.b.config) as f:
+        text = f.read().replace("NEXT_STAGE = out\n", "NEXT_STAGE = late\n") + "[stage-late]\nPROGRAM = pepsi-stage-pipe\nCOMMAND = /bin/true\nNEXT_STAGE = out\nBOUNCE_STAGE = bounce\n"
+    with open(bad, "w") as f:
+        f.write(text)
+    code, out, err = lab.b.cli("-c", bad, "config", "check")
+    pepsi.check(code and "[stage-late] runs pepsi-stage-pipe, which may change messages, but [stage-seal] has signed them" in out + err, "config check: %d %s%s" % (code, out, err))
     # keys that go away, and come back: nothing leaves unsealed in between
     path = os.path.join(lab.keys["b.test"].path, "b.test")
     os.rename(path, path + ".away")
-    pepsi.check(lab.send(lab.mail("later"))[0] == 250, "not taken")
-    pepsi.wait_for("the line about the key", lambda: "not sealed yet domain=mx.b.test: KEY_DIR has no active key of it" in lab.log(lab.b), 20)
+    sent = []
+
+    def waits():  # what is known of the folder is a second old at most
+        sent.append("later%d" % len(sent))
+        pepsi.check(lab.send(lab.mail(sent[-1]))[0] == 250, "not taken")
+        return "not sealed yet domain=mx.b.test: KEY_DIR has no active key of it" in lab.log(lab.b)
+    pepsi.wait_for("the line about the key", waits, 20, 1)
     os.rename(path + ".away", path)
     pepsi.wait_for("it waits", lambda: "paused" in json.dumps(lab.b.queue()), 20)
     code, out, err = lab.b.cli("queue", "retry", "--all")
     pepsi.check(code == 0, "%s%s" % (out, err))
-    pepsi.check(len(seals(lab.received("later"))) == 2, "left unsealed")
+    for subject in sent:
+        pepsi.check(len(seals(lab.received(subject))) == 2, "%s left unsealed" % subject)
     lab.stop()
 
 

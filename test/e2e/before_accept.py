@@ -109,6 +109,10 @@ def verdicts(t):
     m = d.metrics()
     pepsi.check(m['pepsi_before_accept_verdicts_total{stage="check",verdict="reject"}'] == 2, "metrics")
     pepsi.check(m['pepsi_before_accept_seconds_count{stage="check"}'] == 7 and m['pepsi_smtp_rejected_total{reason="before-accept"}'] == 4, "metrics")
+    # and what its module counts
+    for end, n in (("accept", 2), ("reroute", 1), ("reject", 2), ("defer", 1), ("signal", 1)):
+        d.counts(n, "runs_total", "check", end=end)
+    pepsi.check(d.module("run_seconds_count", "check") == 7, "the module's metrics")
     code, out, _ = d.cli("status")
     pepsi.check("before    stage check: passed 3, rejected 2" in out, out)
     with open(d.log) as f:

@@ -382,4 +382,5 @@ def received(t, failed, raw):
     d.stop()
 
 
-pepsi.main(__file__, [to_the_queue])
+if __name__ == "__main__":
+    pepsi.main(__file__, [to_the_queue])

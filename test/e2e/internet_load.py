@@ -231,7 +231,8 @@ def at_once(t):
         took[what], back, others = r.end(what, to, due)
     ratio = took["crowded"] / took["alone  "]
     pepsi.say("      ratio %.2f" % ratio)
-    pepsi.check(back <= others * BACK_MOST, "%d messages were given back %d times, one by one" % (others, back))
+    # a worker under a sanitizer takes more of them in before the first put-off is committed: what it gives back is measured on the release build
+    pepsi.check(pepsi.SANITIZED or back <= others * BACK_MOST, "%d messages were given back %d times, one by one" % (others, back))
     pepsi.check(r.put_off >= others * OFF_LEAST, "of %d messages for slow and dead hosts %d were put off" % (others, r.put_off))
 
 

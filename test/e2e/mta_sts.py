@@ -8,6 +8,7 @@ import select
 import signal
 import socket
 import ssl
+import subprocess
 import threading
 import time
 
@@ -368,5 +369,28 @@ def crowd(t):
     pepsi.check(s.log().count("event=fetch-died") == 1, "deaths: %s" % re.findall("event=fetch-.*", s.log()))
 
 
+def renewed(t):
+    """What grows old is fetched again by `pepsi sts renew` where no worker does it; one that cannot be fetched holds on."""
+    s = Site(t)
+    s.add("a.test", ident="one")
+    s.add("b.test", ident="one")
+    s.dns.zone = dict(s.zone)
+    for domain in ("a.test", "b.test"):
+        code, out, err = s.d.cli("sts", "fetch", domain)
+        pepsi.check(code == 0 and "kept" in out, out + err)
+    code, out, err = s.d.cli("sts", "renew")
+    pepsi.check(code == 0 and out.startswith("0 policies renewed"), out + err)
+    before = {x: s.web.count(x) for x in ("a.test", "b.test")}
+    r = subprocess.run(["psql", "-qXAt", "-h", os.path.join(s.d.state, "run"), "-U", "postgres", "-d", "pepsi", "-c",
+                        "UPDATE pepsi.sts_policy SET due_at = now() - interval '1 hour', fetched_at = fetched_at - interval '2 days'"], capture_output=True)
+    pepsi.check(r.returncode == 0, "%s" % r.stderr)
+    s.web.add("b.test", ok("gone", status="404 Not Found"))
+    code, out, err = s.d.cli("sts", "renew")
+    pepsi.check(code == 0 and "1 policy renewed, 1 could not be fetched" in out and "b.test: sts-policy-fetch-error" in out, out + err)
+    pepsi.check(s.web.count("a.test") == before["a.test"] + 1, "a.test was not fetched")
+    listed = {x["domain"]: x for x in s.d.json("sts", "list")}
+    pepsi.check(listed["a.test"]["due"] > time.time() and listed["b.test"]["holds"] and listed["b.test"]["failures"] >= 1, "%s" % listed)
+
+
 if __name__ == "__main__":
-    pepsi.main(__file__, [fetched, inside, rebinding, crowd])
+    pepsi.main(__file__, [fetched, inside, rebinding, renewed, crowd])

@@ -277,6 +277,10 @@ def every_way(t):
     r = subprocess.run([os.path.join(pepsi.BIN, "pepsi-failure-bouncer"), "-c", d.config, "--state", d.state, "--once"], stdin=subprocess.DEVNULL,
                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60, env=dict(os.environ, **t.environment))
     pepsi.check(r.returncode == 0, "failure-bouncer: %s" % r.stdout.decode())
+    waits = [m for m in d.queue() if m["status"] == "paused" and m["stage"] == "relay"]
+    pepsi.check(waits, "nothing waits at the relay")
+    code, out, err = d.cli("queue", "set-stage", "relay", str(waits[0]["id"]))
+    pepsi.check(code == 0, "set-stage: %s%s" % (out, err))
     steer(d)
     for s in sink.values():
         s.script = {}

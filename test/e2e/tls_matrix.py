@@ -12,6 +12,7 @@ import dns_real
 import hops
 import mta_sts
 import pepsi
+import promises
 import sink
 from certs import Authority
 
@@ -120,7 +121,8 @@ class Laboratory:
                  "RETRY_MIN = 2 s\nRETRY_MAX = 2 s\nIDLE_TIMEOUT = 0 s\nBOUNCE_STAGE = bounce\n" % (self.port, self.ca.cert))
         more = ("[pepsi-dns]\nSERVERS = 127.0.0.1:%d\nTIMEOUT = 5 s\n[pepsi-mta-sts]\nCA_FILE = %s\nPORT = %d\nALLOW_NETWORKS = 127.0.0.0/8\n"
                 % (port, self.ca.cert, self.web.port))
-        self.d = pepsi.Pepsid(t, stage + pepsi.bounce(), more=more)
+        # for those who ask for REQUIRETLS
+        self.d = pepsi.Pepsid(t, stage + pepsi.bounce(), more=more, listener="TLS_CERT = %s\nTLS_KEY = %s\n" % self.ca.issue("mx.example.test", "DNS:mx.example.test"))
 
     @staticmethod
     def bogus(c):
@@ -215,6 +217,35 @@ def run(lab, cells, wave):
     pepsi.check(not wrong, "%d of %d cells:\n  %s" % (len(wrong), len(cells), "\n  ".join(wrong)))
 
 
+def requiretls(lab):
+    """RFC 8689: REQUIRETLS goes along to a host that promises it within TLS, shows a certificate that is valid or named by its TLSA records, and was found by a
+    way that is authenticated; nobody else gets the message."""
+    here = {c.name: c for c in lab.cells}
+    for name, promise, outcome in (("ok-none-ok", True, "verified=dane"), ("ok-none-expired", True, "verified=dane"), ("absent-none-ok", True, "verified=pkix"),
+                                   ("absent-testing-ok", False, "5.7.30"), ("absent-none-none", True, "5.7.10"), ("unsigned", True, "waits"),
+                                   ("absent-none-expired", True, "waits"), ("mismatch-none-ok", True, "waits")):
+        c, token = here[name], "requiretls-" + name
+        s = lab.sinks[name]
+        s.tls_extensions = ["PIPELINING", "8BITMIME"] + ["REQUIRETLS"] * promise
+        client = pepsi.Smtp(lab.d.port)
+        promises.starttls(client)
+        code, text = client.send("sender@back.plain.test", [c.rcpt], pepsi.message(token, sender=hops.SENDER, rcpt=c.rcpt), "REQUIRETLS")
+        client.close()
+        pepsi.check(code == 250, text)
+        ident = text.rsplit(" ", 1)[1].strip()
+        if outcome.startswith("verified"):
+            m = pepsi.wait_for(token, lambda: [m for m in s.messages if m.token == token], 30)[0]
+            line = pepsi.wait_for("its line", lambda: re.findall(r"id=%s .*relayed to=.*" % ident, lab.log()), 20)[0]
+            pepsi.check(m.tls and "REQUIRETLS" in m.mail_params and outcome in line, "%s: %s %s" % (token, m.mail_params, line))
+        elif outcome == "waits":
+            pepsi.wait_for("%s waits" % token, lambda: [q for q in lab.d.queue() if str(q["id"]) == ident and q["last_error"]], 30)
+        else:
+            text = pepsi.wait_for("a report about " + token, lambda: [m for m in list(lab.back.messages) if token.encode() in m.data], 40)[0].data.decode("utf-8", "replace")
+            pepsi.check("Status: " + outcome in text and "all work and no play" not in text, text)
+        pepsi.check(outcome.startswith("verified") or token not in [m.token for m in s.messages], token + " was sent")
+        s.tls_extensions = None
+
+
 def matrix(t):
     lab = Laboratory(t)
     names(lab)
@@ -232,6 +263,7 @@ def matrix(t):
         lab.sinks[c.name].tls = None
         lab.sinks[c.name].seen.clear()
         c.outcome, c.why = WAITS, "RFC 8461 3.3: a cached policy holds when its server is gone"
+    requiretls(lab)
     run(lab, stripped + [c for c in lab.cells if c.outcome not in (WAITS,)][::5], "b")
     lab.d.stop()
 

@@ -18,10 +18,12 @@ VERSION = "0.9~test1-1"
 failures = []
 
 MAIN = """
-/etc/pam.d/pepsi /etc/pepsi/pepsi.conf /etc/pepsi/conf.d /etc/pepsi/secrets.d
+/etc/pam.d/pepsi /etc/pepsi/pepsi.conf /etc/pepsi/conf.d /etc/pepsi/secrets.d /etc/pepsi/dsn
+/usr/share/pepsi/dsn/en.dsn /usr/share/pepsi/dsn/de.dsn /usr/share/pepsi/dsn/es.dsn /usr/share/pepsi/dsn/fr.dsn
+/usr/share/man/man7/pepsi-stage-bounce.7.gz /usr/share/doc/pepsi/notifications.md
 /lib/systemd/system/pepsi.target /lib/systemd/system/pepsi.service /lib/systemd/system/pepsi.target.d/failure-bouncer.conf
 /lib/systemd/system/pepsi-dmarc.service /lib/systemd/system/pepsi-dmarc.timer /usr/bin/pepsi-dmarc /usr/lib/pepsi/modules/pepsi-stage-dmarc-report.so
-/lib/systemd/system/pepsi-tlsrpt.service /lib/systemd/system/pepsi-tlsrpt.timer /usr/bin/pepsi-tlsrpt /usr/lib/pepsi/modules/pepsi-stage-tlsrpt-report.so
+/lib/systemd/system/pepsi-sts.service /lib/systemd/system/pepsi-sts.timer /lib/systemd/system/pepsi-tlsrpt.service /lib/systemd/system/pepsi-tlsrpt.timer /usr/bin/pepsi-tlsrpt /usr/lib/pepsi/modules/pepsi-stage-tlsrpt-report.so
 /lib/systemd/system/pepsi-failure-bouncer.service /lib/systemd/system/pepsi-failure-bouncer.timer
 /usr/lib/sysusers.d/pepsi.conf /usr/lib/tmpfiles.d/pepsi.conf /usr/lib/pepsi/accounts
 /usr/bin/pepsi /usr/bin/pepsi-queue /usr/bin/pepsi-status /usr/bin/pepsi-stage /usr/sbin/pepsid

@@ -99,6 +99,17 @@ BEGIN
     ASSERT (pepsi.delivery_counts())[4] = 1;
     PERFORM pepsi.destination_security_put('{w.test}', '{dane}', ARRAY[t + 1], '{dane}', ARRAY[t + 1], '{unknown}', '{0}');
     ASSERT (pepsi.delivery_counts())[4] = 0;
+    -- no more than so many: what was of no use for longest goes, policies that hold last
+    PERFORM pepsi.sts_policy_put('hold' || i || '.test', 'x', 'enforce', 'b', t, t + 604800, t + 86400) FROM generate_series(1, 3) i;
+    PERFORM pepsi.sts_policy_failed('fail' || i || '.test', 'sts-policy-fetch-error', 'away', t, t + 300, 0) FROM generate_series(1, 20) i;
+    PERFORM pepsi.known_trim(3, 0, 1000);
+    ASSERT (SELECT array_agg(v ->> 'domain' ORDER BY v ->> 'domain') FROM jsonb_array_elements(pepsi.sts_policy_list('{"limit": 100}')) v)
+        = '{hold1.test,hold2.test,hold3.test}', 'policies that hold went first';
+    ASSERT jsonb_array_length(pepsi.dns_address_list('{"limit": 100}')) = 0 AND (SELECT told FROM pepsi.destination_security_get('v.test')) IS NOT NULL;
+    PERFORM pepsi.destination_security_put('{y.test}', '{tls}', ARRAY[t + 9], '{tls}', ARRAY[t + 9], '{unknown}', '{0}');
+    PERFORM pepsi.destination_security_put('{w.test}', '{dane}', ARRAY[t + 8], '{dane}', ARRAY[t + 8], '{unknown}', '{0}');
+    ASSERT pepsi.known_trim(3, 1000, 2) = 1 AND pepsi.known_trim(3, 1000, 2) = 0;
+    ASSERT NOT EXISTS (SELECT FROM pepsi.destination_security_get('v.test'));
     ASSERT pepsi.destination_security_forget('w.test') AND NOT pepsi.destination_security_forget('w.test');
     BEGIN
         PERFORM pepsi.destination_security_put('{x.test}', '{best}', '{1}', '{tls}', '{1}', '{unknown}', '{0}');

@@ -113,5 +113,5 @@ got=$(echo "$a" | worker many) && fail "it never ended, and yet all is well: $go
 grep -q 'event=overdue' "$tmp/err" || fail "overdue: $(cat "$tmp/err")"
 
 echo "$f" | worker future && fail "a module of another major was loaded"
-grep -q 'speaks stage ABI 2.0, this pepsi speaks 1.2' "$tmp/err" || fail "refusal of another major: $(cat "$tmp/err")"
+grep -q 'speaks stage ABI 2.0, this pepsi speaks 1.3' "$tmp/err" || fail "refusal of another major: $(cat "$tmp/err")"
 exit $bad

@@ -232,6 +232,9 @@ def costs(engine):
             tries = [engine.ask(1, raw) for _ in range(5)]
             status = tries[0][0] + tries[0][2]
             cost[size] = min(t[1] for t in tries) or 1
+        for _ in range(3):  # the least of what was measured is what it costs; the rest is the machine's other work
+            if cost[2 * n] / cost[n] >= 2.5:
+                cost[2 * n] = min([cost[2 * n]] + [engine.ask(1, make(2 * n))[1] or 1 for _ in range(5)])
         ratio = cost[2 * n] / cost[n]
         ok = ratio < 2.5 or cost[2 * n] < 2000
         bad += not ok

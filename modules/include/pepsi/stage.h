@@ -108,6 +108,12 @@ struct pepsi_option {
 	const char *help;    /* one line; feeds the manual, the validator and the editor */
 };
 
+/* What a report of success says of the recipients (complete_success; since 1.3, before that any value but 0 was RELAYED). */
+#define PEPSI_DSN_THERE 0u     /* nothing: the next hop offers DSN and reports itself */
+#define PEPSI_DSN_RELAYED 1u   /* handed to a system that sends no such reports */
+#define PEPSI_DSN_DELIVERED 2u /* in the mailbox */
+#define PEPSI_DSN_EXPANDED 3u  /* tell_success() only: an alias became the addresses it stands for */
+
 struct pepsi_msg;    /* one message in one pass; opaque */
 struct pepsi_conf;   /* one stage's configuration; opaque */
 struct pepsi_report; /* where validate() puts its findings; opaque */
@@ -289,7 +295,8 @@ struct pepsi_host {
 	int32_t (*advance_or_finish)(struct pepsi_msg *);
 	/* The delivery stages' happy end: recipients (indices; NULL: all) were handed to a next hop. Those whose sender
 	 * asked for NOTIFY=SUCCESS, where ORIGINATE_SUCCESS_DSN is on, go to BOUNCE_STAGE as a success report when
-	 * `dsn_here` is not 0 (the next hop does not take over the duty, RFC 3461 §5.2.2); then advance_or_finish. */
+	 * `dsn_here` is not 0 (the next hop does not take over the duty, RFC 3461 §5.2.2); then advance_or_finish.
+	 * dsn_here: PEPSI_DSN_*; what a host does not know is PEPSI_DSN_RELAYED to it. */
 	int32_t (*complete_success)(struct pepsi_msg *, const uint32_t *indices, size_t n, uint32_t dsn_here);
 	/* All recipients and a state anew, then NEXT_STAGE, in one commit. */
 	int32_t (*rewrite_recipients)(struct pepsi_msg *, const char *const *rcpts, size_t n, const char *state);
@@ -348,6 +355,13 @@ struct pepsi_host {
 	 * out of memory. */
 	int32_t (*status_report)(const struct pepsi_conf *, const char *json);
 
+	/* -- reports, since 1.3 */
+	/* The end of recipients (indices) whose message goes on to others: what = PEPSI_DSN_EXPANDED, they were an alias of several. Those whose sender
+	 * asked for NOTIFY=SUCCESS, where ORIGINATE_SUCCESS_DSN is on and there is a BOUNCE_STAGE, are told of in one report, made in the commit of this
+	 * pass; for them ret_told[i] is 1, and NOTIFY of what they become is to be without SUCCESS (RFC 3461 §5.2.7.3), for the others 0. Once, before
+	 * content or state is changed, and before the terminal. */
+	int32_t (*tell_success)(struct pepsi_msg *, const uint32_t *indices, size_t n, uint32_t what, uint8_t *ret_told);
+
 	/* Before pause(), since 1.3: what else waits at this stage for the domain that all recipients of this message have (of those with one domain only)
 	 * would fare alike, so it is put off with it, in the same commit, unseen: due one after the other, one in each_ms, the first after
 	 * first_s seconds; an hour at most, and not beyond its lifetime. No attempt is counted; why becomes its state.last_error. Messages that an
@@ -366,7 +380,7 @@ struct pepsi_stage {
 	uint64_t caps;
 	const struct pepsi_option *options;
 	size_t n_options;
-	/* No I/O. Reports every fault through host->report; returns PEPSI_OK however many there are. Optional. */
+	/* No I/O, but that files may be read which options name. Reports every fault through host->report; returns PEPSI_OK however many there are. Optional. */
 	int32_t (*validate)(const struct pepsi_host *, const struct pepsi_conf *, struct pepsi_report *);
 	/* Once per worker, after the fork, under the stage's account. Optional. Not PEPSI_OK: the worker ends. */
 	int32_t (*open)(const struct pepsi_host *, const struct pepsi_conf *, void **ret_worker);

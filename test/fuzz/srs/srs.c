@@ -1,9 +1,27 @@
-/* Fuzz: any text as a sender comes back as itself, by the letter, and in a chain of two; no text that was not made with the key is taken back. */
+/* Fuzz: any text as a sender comes back as itself, by the letter, and in a chain of two; no text that was not made with the key is taken back. The same for
+ * return addresses bound to a recipient (verp.h). */
 #include "base/check.h"
 #include "proto/smtp/address.h"
-#include "proto/srs/srs.h"
+#include "proto/srs/verp.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* Return addresses bound to a recipient: a line each for sender and recipient. */
+static void bound(const struct srs *s, struct str in, int64_t now)
+{
+	ptrdiff_t nl = str_chr(in, '\n');
+	struct str sender = nl < 0 ? in : str_n(in.p, (size_t)nl), recipient = nl < 0 ? STR("bob@far.example") : str_skip(in, (size_t)nl + 1);
+	struct buf out = BUF_INIT(4096), home = BUF_INIT(4096);
+	struct verp v;
+	must(verp_read(s, in, now, &home, &v) < 0 && !home.n);
+	if (verp_make(s, sender, recipient, now, &out) == SRS_OK) {
+		must(verp_read(s, buf_str(&out), now + 86400, &home, &v) == SRS_OK);
+		must(home.n && verp_fits(s, &v, recipient) && !verp_fits(s, &v, STR("somebody@else.example")));
+	} else
+		must(!out.n);
+	buf_free(&out);
+	buf_free(&home);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -16,6 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	/* what is read: never something of ours, unless it is a tag found by chance */
 	int r = srs_reverse(&a, in, now, &back);
 	must(r < 0 && !back.n);
+	bound(&a, in, now);
 	if (srs_forward(&a, in, now, &one) == SRS_OK) {
 		must(srs_is(buf_str(&one), a.domain) && !smtp_address_parse(buf_str(&one), true, &y));
 		must(srs_reverse(&a, buf_str(&one), now + 86400, &back) == SRS_OK);

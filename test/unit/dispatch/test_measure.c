@@ -164,9 +164,24 @@ static void test_reports(void **state)
 	assert_true(reports(NULL, "[]"));
 }
 
+/* Lines of workers before acceptance: their own stage's, no gauges. */
+static void test_before(void **state)
+{
+	(void)state;
+	dispatch_measure_sink(d, "INIT", STR("4:init c hits - - 2"));
+	dispatch_measure_sink(d, "init", STR("4:init g open - - 2"));
+	assert_int_equal(d->metrics_refused, 0);
+	dispatch_measure_sink(d, "init", STR("6:bounce c hits - - 2"));
+	dispatch_measure_sink(d, "init", STR("4:init c messages_total - - 2"));
+	dispatch_measure_sink(d, "nowhere", STR("7:nowhere c hits - - 2"));
+	assert_int_equal(d->metrics_refused, 2);
+	assert_true(shows("pepsi_module_hits_total{stage=\"init\"} 2\n"));
+	assert_int_equal(init_stage()->metrics.n, 1);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-	const struct CMUnitTest tests[] = { T(test_added_up), T(test_idle_all_the_same), T(test_no_forgery), T(test_before_it_is_ready), T(test_flood), T(test_reports) };
+	const struct CMUnitTest tests[] = { T(test_added_up), T(test_idle_all_the_same), T(test_no_forgery), T(test_before_it_is_ready), T(test_flood), T(test_reports), T(test_before) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -457,11 +457,52 @@ static void test_client_leaves(void **state)
 	close(sock);
 }
 
+static bool tell(struct world *w, int sock, const char *lines)
+{
+	struct buf b = BUF_INIT(1 << 20);
+	buf_addz(&b, WIRE_BEFORE_METRICS);
+	buf_addz(&b, lines);
+	bool sent = net_parcel_send(sock, buf_str(&b), -1) == 1;
+	buf_free(&b);
+	settle(w);
+	return sent;
+}
+
+/* What a module counts comes between, before and behind verdicts, and goes to the dispatcher; who never stops is killed. */
+static void test_metrics(void **state)
+{
+	(void)state;
+	struct world *w = world("one", "tempfail");
+	struct client c = sent(w);
+	int sock = come(w, 11);
+	struct job j = get_job(sock);
+	assert_true(tell(w, sock, "4 3:one c hits - - 1\n4 3:one c hits - - 2\n5 3:one {}\nrubbish\n"));
+	assert_string_equal(w->measured, "one: 3:one c hits - - 2");
+	client_quiet(&c);
+	say(w, sock, &(struct wire_verdict){ .id = j.item.id, .what = WIRE_PASS }, -1);
+	drop_job(&j);
+	fake_commit(w, NULL);
+	client_expect(&c, "250 2.0.0 Ok: queued as ");
+	assert_true(tell(w, sock, "4 3:one c hits - - 3\n")); /* idle */
+	assert_string_equal(w->measured, "one: 3:one c hits - - 3");
+	assert_int_equal(spawner.killed, 0);
+	char *flood = calloc(1, 60001);
+	memset(flood, 'x', 60000);
+	unsigned n = 0;
+	while (!spawner.killed && n < 1000 && tell(w, sock, flood))
+		n++;
+	free(flood);
+	assert_true(spawner.killed);
+	assert_in_range(n, METRICS_OCTETS_MAX / 60000, 2 * METRICS_OCTETS_MAX / 60000);
+	assert_true(ingress_worker_exited(w->in, 11, SIGKILL));
+	done(w, &c, sock);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_pass_and_change), cmocka_unit_test(test_large_body),
 		cmocka_unit_test(test_verdicts), cmocka_unit_test(test_failures), cmocka_unit_test(test_prdr), cmocka_unit_test(test_spared), cmocka_unit_test(test_overload),
 		cmocka_unit_test(test_successor), cmocka_unit_test(test_retired_while_opening),
-		cmocka_unit_test(test_deadline), cmocka_unit_test(test_client_leaves) };
+		cmocka_unit_test(test_metrics), cmocka_unit_test(test_deadline), cmocka_unit_test(test_client_leaves) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -166,6 +166,12 @@ static void sink_hand_off(void *arg, const char *stage, const char *key, const s
 	f->n_handed++;
 }
 
+static void sink_measure(void *arg, const char *stage, struct str text)
+{
+	struct world *w = arg;
+	snprintf(w->measured, sizeof w->measured, "%s: %.*s", stage, STR_ARG(text));
+}
+
 static void sink_due(void *arg)
 {
 	struct world *w = arg;
@@ -212,7 +218,7 @@ static struct world *make(const char *const *options, unsigned ways)
 	assert_non_null(w->in);
 	config_faults_free(faults);
 	struct admission_backend be = { reserve_ids, admit, w, admit_large, ways };
-	struct ingress_sink sink = { w, sink_reserve, sink_unreserve, sink_hand_off, sink_wake, sink_due };
+	struct ingress_sink sink = { w, sink_reserve, sink_unreserve, sink_hand_off, sink_wake, sink_due, sink_measure };
 	assert_int_equal(ingress_start_with(w->in, w->base, &be, &sink), 0);
 	ingress_database(w->in, true);
 	world_turn(w);

@@ -53,6 +53,7 @@ struct fake {
 };
 
 struct world {
+	char measured[400]; /* what the sink was told last */
 	struct event_base *base;
 	struct ingress *in;
 	struct config *conf;

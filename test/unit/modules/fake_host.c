@@ -84,6 +84,8 @@ static const char *conf_global(const struct pepsi_conf *c, const char *section, 
 		return "/state";
 	if (!strcmp(section, "token-office") && !strcmp(name, "CLIENT_ID"))
 		return "us";
+	if (!strcmp(section, "pepsi") && !strcmp(name, "LOCAL_DOMAINS"))
+		return c->local_domains;
 	return !strcmp(section, "pepsi") && !strcmp(name, "HOSTNAME") ? c->hostname : NULL;
 }
 

@@ -14,7 +14,7 @@
 
 struct pepsi_conf {
 	const char *text; /* "NAME=value\nNAME=value" */
-	const char *stage, *hostname;
+	const char *stage, *hostname, *local_domains;
 	const struct pepsi_option *options;
 	size_t n_options;
 	char value[512]; /* of the last conf_str() */

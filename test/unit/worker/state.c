@@ -1,4 +1,5 @@
 /* The state object: what is refused before PostgreSQL has to, merging, paths, and dsn.rcpt beside the recipients. */
+#include "proto/dsn/notify.h"
 #include "worker/state.h"
 
 #include <json-c/json.h>
@@ -62,11 +63,10 @@ static void paths(void **st)
 	static const char *const absent[] = { "x", "n", "dsn.rcpt.9.notify", "dsn.rcpt.x", "dsn.ret.x", "dsn.rcpt.1.notify" };
 	for (size_t i = 0; i < sizeof absent / sizeof *absent; i++)
 		assert_null(state_at(o, absent[i]));
-	assert_true(state_notify_has(o, 0, "SUCCESS"));
-	assert_true(state_notify_has(o, 2, "SUCCESS"));
-	assert_false(state_notify_has(o, 0, "DELAY"));
-	assert_false(state_notify_has(o, 1, "SUCCESS"));
-	assert_false(state_notify_has(o, 99, "SUCCESS"));
+	assert_int_equal(state_notify(o, 0), DSN_NOTIFY_SUCCESS | DSN_NOTIFY_FAILURE);
+	assert_true(state_notify(o, 2) & DSN_NOTIFY_SUCCESS);
+	assert_false(state_notify(o, 1) & DSN_NOTIFY_SUCCESS);
+	assert_int_equal(state_notify(o, 99), 0);
 	json_object_put(o);
 }
 

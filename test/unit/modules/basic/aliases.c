@@ -16,6 +16,16 @@ static const char map[] = "one: ann@example.test\n"
 			  "@catch.test: all@example.test\n"
 			  "kept@catch.test: kept@catch.test\n";
 
+/* The outcome is that one, whatever the state says of wishes beside what is wanted of it. */
+static bool goes(struct stage *s, const char *want)
+{
+	const char *got = stage_outcome(s), *state = strstr(want, " {\"forwarded\"");
+	size_t n = state ? (size_t)(state - want) : strlen(want);
+	if (strncmp(got, want, n) || (got[n] && strncmp(got + n, " {\"dsn\":", 8)))
+		return false;
+	return state ? strstr(got, state + 2) != NULL : !strstr(got, "\"forwarded\"");
+}
+
 static void expansion(void **st)
 {
 	(void)st;
@@ -48,20 +58,45 @@ static void expansion(void **st)
 	assert_string_equal(s.found, "");
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		stage_pass(&s, "a@b.test", cases[i].to, "{}");
-		if (strcmp(stage_outcome(&s), cases[i].want) != 0)
+		if (!goes(&s, cases[i].want))
 			fail_msg("%s gives %s", cases[i].to, stage_outcome(&s));
 	}
-	/* every new recipient has the wishes of the one it came from */
-	stage_pass(&s, "a@b.test", "x@y.test two@example.test",
-	    "{\"dsn\":{\"envid\":\"E\",\"rcpt\":[{\"notify\":\"NEVER\"},{\"orcpt\":\"rfc822;two@example.test\"}]}}");
-	assert_string_equal(stage_outcome(&s), "move next x@y.test ann@example.test bob@elsewhere.test "
-	    "{\"dsn\":{\"envid\":\"E\",\"rcpt\":[{\"notify\":\"NEVER\"},{\"orcpt\":\"rfc822;two@example.test\"},"
-	    "{\"orcpt\":\"rfc822;two@example.test\"}]},\"forwarded\":[\"bob@elsewhere.test\"]}");
-	/* what an earlier such stage found stays known, as long as it is there; our own are no news to anybody */
-	stage_pass(&s, "a@b.test", "old@far.test x@y.test one@example.test", "{\"forwarded\":[\"OLD@far.test\",\"gone@far.test\",1]}");
-	assert_string_equal(stage_outcome(&s), "move next old@far.test x@y.test ann@example.test {\"forwarded\":[\"old@far.test\"]}");
-	stage_pass(&s, "a@b.test", "chain1@local.test one@example.test", "{\"forwarded\":\"none\"}");
-	assert_string_equal(stage_outcome(&s), "move next end@elsewhere.test ann@example.test {\"forwarded\":[\"end@elsewhere.test\"]}");
+	/* every new recipient has the wishes of the one it came from, and says which address that was */
+	static const struct {
+		const char *to, *state, *want;
+	} wishes[] = {
+		{ "x@y.test two@example.test", "{\"dsn\":{\"envid\":\"E\",\"rcpt\":[{\"notify\":\"NEVER\"},{\"orcpt\":\"rfc822;2@example.test\"}]}}",
+		    "move next x@y.test ann@example.test bob@elsewhere.test {\"dsn\":{\"envid\":\"E\",\"rcpt\":[{\"notify\":\"NEVER\"},"
+		    "{\"orcpt\":\"rfc822;2@example.test\"},{\"orcpt\":\"rfc822;2@example.test\"}]},\"forwarded\":[\"bob@elsewhere.test\"]}" },
+		{ "one@example.test x@y.test", "{}", "move next ann@example.test x@y.test {\"dsn\":{\"rcpt\":[{\"orcpt\":\"rfc822;one@example.test\"},{}]}}" },
+		{ "one@example.test", "{\"dsn\":{\"rcpt\":[{\"notify\":\"SUCCESS\"}]}}", /* one for one: nothing is expanded (RFC 3461 §5.2.7.2) */
+		    "move next ann@example.test {\"dsn\":{\"rcpt\":[{\"notify\":\"SUCCESS\",\"orcpt\":\"rfc822;one@example.test\"}]}}" },
+		{ "two@example.test", "{\"dsn\":{\"rcpt\":[{\"notify\":\"FAILURE\"}]}}",
+		    "move next ann@example.test bob@elsewhere.test {\"dsn\":{\"rcpt\":[{\"notify\":\"FAILURE\",\"orcpt\":\"rfc822;two@example.test\"},"
+		    "{\"notify\":\"FAILURE\",\"orcpt\":\"rfc822;two@example.test\"}]},\"forwarded\":[\"bob@elsewhere.test\"]}" },
+		/* what an earlier such stage found stays known, as long as it is there; our own are no news to anybody */
+		{ "old@far.test x@y.test one@example.test", "{\"forwarded\":[\"OLD@far.test\",\"gone@far.test\",1]}",
+		    "move next old@far.test x@y.test ann@example.test {\"dsn\":{\"rcpt\":[{},{},{\"orcpt\":\"rfc822;one@example.test\"}]},\"forwarded\":[\"old@far.test\"]}" },
+		{ "chain1@local.test one@example.test", "{\"forwarded\":\"none\"}",
+		    "move next end@elsewhere.test ann@example.test {\"dsn\":{\"rcpt\":[{\"orcpt\":\"rfc822;chain1@local.test\"},{\"orcpt\":\"rfc822;one@example.test\"}]},"
+		    "\"forwarded\":[\"end@elsewhere.test\"]}" },
+	};
+	for (size_t i = 0; i < sizeof wishes / sizeof *wishes; i++) {
+		stage_pass(&s, "a@b.test", wishes[i].to, wishes[i].state);
+		assert_string_equal(stage_outcome(&s), wishes[i].want);
+	}
+	stage_close(&s);
+	/* of several: told of as expanded, and of that alone */
+	s = (struct stage){ .dir = "/tmp/pepsi-unit-XXXXXX" };
+	assert_non_null(mkdtemp(s.dir));
+	stage_file(&s, "aliases", map);
+	assert_int_equal(stage_open(&s, "pepsi-stage-aliases", "NEXT_STAGE = next\nBOUNCE_STAGE = bounce\nFILE = %s/aliases\n"), PEPSI_OK);
+	stage_pass(&s, "a@b.test", "x@y.test two@example.test", "{\"dsn\":{\"rcpt\":[{\"notify\":\"SUCCESS\"},{\"notify\":\"SUCCESS,DELAY\"}]}}");
+	const char *got = stage_outcome(&s);
+	if (!strstr(got, "+bounce:1") || !strstr(got, "[{\"notify\":\"SUCCESS\"},{\"notify\":\"DELAY\",\"orcpt\":\"rfc822;two@example.test\"},"))
+		fail_msg("%s", got);
+	stage_pass(&s, "", "two@example.test", "{\"dsn\":{\"rcpt\":[{\"notify\":\"SUCCESS\"}]}}");
+	assert_null(strstr(stage_outcome(&s), "+bounce"));
 	stage_close(&s);
 }
 
@@ -94,7 +129,7 @@ static void details(void **st)
 									      "NEXT_STAGE = next\nFILE = %s/aliases\n"), PEPSI_OK);
 		for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 			stage_pass(&s, "a@b.test", cases[i].to, "{}");
-			if (strcmp(stage_outcome(&s), with ? cases[i].with : cases[i].without) != 0)
+			if (!goes(&s, with ? cases[i].with : cases[i].without))
 				fail_msg("%s gives %s", cases[i].to, stage_outcome(&s));
 		}
 		stage_close(&s);
@@ -127,7 +162,7 @@ static void limits(void **st)
 	assert_string_equal(stage_outcome(&s), "fail here");
 	assert_non_null(strstr(s.msg.pass.ops[0].state, "more than 1000 addresses"));
 	stage_pass(&s, "a@b.test", "step0@example.test", "{}");
-	assert_string_equal(stage_outcome(&s), "move next step10@example.test");
+	assert_true(goes(&s, "move next step10@example.test"));
 	stage_close(&s);
 }
 

@@ -1,6 +1,8 @@
 /* relay-to-maildir: octets on disk, names that are refused, links that are not followed, and each mixture of outcomes. */
 #include "stage.h"
 
+#include "base/clock.h"
+
 #include <dirent.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -38,6 +40,7 @@ static int read_one(struct stage *s, const char *below, char *out, size_t size)
 static void opened(struct stage *s, const char *text)
 {
 	memset(s, 0, sizeof *s);
+	s->received_at = clock_wall_us();
 	assert_int_equal(stage_open(s, "pepsi-stage-relay-to-maildir", text), PEPSI_OK);
 	assert_string_equal(s->found, "");
 }
@@ -205,7 +208,7 @@ static void mixtures(void **st)
 	stage_pass(&s, "s@x.test", "ok3@x.test", "{\"dsn\":{\"rcpt\":[{\"notify\":\"SUCCESS\"}]}}");
 	assert_string_equal(stage_outcome(&s), "finish delivered +bounce:0");
 	/* the end of the lifetime */
-	s.env.lifetime_s = 1;
+	s.env.lifetime_s = -1;
 	stage_pass(&s, "s@x.test", "later@x.test", "{}");
 	assert_memory_equal(stage_outcome(&s), "move bounce", 11);
 	assert_non_null(strstr(stage_outcome(&s), "delivery time expired"));

@@ -27,7 +27,7 @@ static void begin(struct stage *s, const char *more)
 	snprintf(s->dir, sizeof s->dir, "/tmp/pepsi-unit-XXXXXX");
 	assert_non_null(mkdtemp(s->dir));
 	put_keys(s, "one active 1700000000 " K1 "\n", 0600);
-	snprintf(text, sizeof text, "DOMAIN = Local.TEST\nKEY_DIR = %%s\nNEXT_STAGE = next\nBOUNCE_STAGE = bounce\nBOUNCES = 0\nNETWORKS = 192.0.2.0/24\n%s", more);
+	snprintf(text, sizeof text, "DOMAIN = Local.TEST\nKEY_DIR = %%s\nNEXT_STAGE = next\nBOUNCE_STAGE = bounce\nBOUNCES = 0\n%s%s", strstr(more, "NETWORKS") ? "" : "NETWORKS = 192.0.2.0/24\n", more);
 	assert_int_equal(stage_open(s, "pepsi-stage-srs", text), PEPSI_OK);
 	assert_string_equal(s->found, "");
 }
@@ -86,6 +86,12 @@ static void who_is_forwarded(void **st)
 		if (cases[i].changed && strncmp(sender(&s), "SRS0=", 5) != 0)
 			fail_msg("%zu: %s", i, sender(&s));
 	}
+	stage_pass(&s, "a@far.test", "b@away.test", "{\"origin\":{\"listener\":\"front\",\"ip\":\"unix\"}}"); /* by a unix socket that nobody trusts */
+	assert_non_null(strstr(sender(&s), "SRS0="));
+	stage_close(&s);
+	begin(&s, "NETWORKS = UNIX 192.0.2.1\n");
+	stage_pass(&s, "a@far.test", "b@away.test", "{\"origin\":{\"listener\":\"front\",\"ip\":\"unix\"}}");
+	assert_string_equal(stage_outcome(&s), "move next");
 	stage_close(&s);
 }
 

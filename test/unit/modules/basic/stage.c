@@ -75,7 +75,7 @@ void stage_pass_full(struct stage *s, const char *mail_from, const char *rcpts, 
     struct str body)
 {
 	struct str list[64], rest = str_from(rcpts);
-	struct wire_item it = { .id = 7, .has_content = true, .mail_from = str_from(mail_from), .rcpts = list,
+	struct wire_item it = { .id = 7, .received_at = s->received_at, .has_content = true, .mail_from = str_from(mail_from), .rcpts = list,
 		.state = str_from(state), .headers = headers, .body = body, .body_size = body.n };
 	while (str_word(&rest, " ", &list[it.n_rcpts]))
 		assert_true(++it.n_rcpts < 64);

@@ -17,6 +17,7 @@ struct stage {
 	struct pepsi_conf conf;
 	struct worker_env env;
 	struct pepsi_msg msg;
+	int64_t received_at; /* of what passes; 0: 1970 */
 	char found[4096]; /* what validate() reported, one per line */
 	char dir[64];     /* a temporary folder, removed at the end */
 };

@@ -79,7 +79,7 @@ void test_internet_per_recipient(void **state)
 	site_deliver(&s, &m);
 	site_says(&m, "pause_with");
 	site_says(&m, "[2] {\"attempts\":1,\"last_error\":\"mx1.example.org[127.0.0.2]:");
-	site_says(&m, "rcpt: 450 4.2.1 later\"}");
+	site_says(&m, "rcpt: 450 4.2.1 later\",\"last_reply\":{\"failed_recipient\":");
 	site_says(&m, "clone bounce status 0 retry 0 [1] {\"bounce\":{\"failed_recipient\":\"y@example.org\",\"diagnostic\":\"550 5.1.1 nobody\","
 		      "\"remote_mta\":\"mx1.example.org\",\"smtp_code\":550");
 	site_close(&s);

@@ -21,7 +21,7 @@ void site_close(struct site *s)
 
 struct pepsi_msg site_message(const char *rcpts)
 {
-	return (struct pepsi_msg){ .id = 5, .mail_from = "a@b.example", .rcpts = rcpts, .lifetime_left = 100000, .bounce_stage = "bounce",
+	return (struct pepsi_msg){ .id = 5, .mail_from = "a@b.example", .rcpts = rcpts, .received_at = fake_now_us, .lifetime_left = 100000, .bounce_stage = "bounce",
 		.runtime_left_ms = 600000, .headers = { "S: x\r\n", 6 }, .body = { "hi\r\n", 4 }, .calls = BUF_INIT(1 << 16), .log = BUF_INIT(1 << 16) };
 }
 

@@ -39,7 +39,11 @@ static const struct relay_policy policy = { .retry_min = 60, .retry_max = 3600, 
 #define WHO_STATE(a)                                                                                                   \
 	"{\"bounce\":{\"failed_recipient\":\"" a "\"," WHO_KEYS ",\"rcpts\":[" WHO_JSON(a) "]},"                             \
 	"\"last_error\":\"mx:25: rcpt: 550 5.1.1 who?\"}"
-#define WAIT(n) "{\"attempts\":" n ",\"last_error\":\"mx:25: rcpt: 450 4.2.0 later\"}"
+#define WAIT_KEYS(n, a)                                                                                                 \
+	"\"attempts\":" n ",\"last_error\":\"mx:25: rcpt: 450 4.2.0 later\",\"last_reply\":{\"failed_recipient\":\"" a "\","    \
+	"\"remote_mta\":\"mx\",\"smtp_code\":450,\"enhanced_status\":\"4.2.0\",\"phase\":\"rcpt\",\"reply_text\":\"later\"}"
+#define WAIT_FOR(n, a) "{" WAIT_KEYS(n, a) "}"
+#define WAIT(n) WAIT_FOR(n, "a@b")
 
 struct outcome_case {
 	const char *name;
@@ -78,7 +82,7 @@ static const struct outcome_case cases[] = {
 	    "fan_out keep [2]\n  clone bounce status 0 retry 0 [0 1] {\"bounce\":{\"kind\":\"permanent\",\"rcpts\":["
 	    LATE_JSON("a@b") "," WHO_JSON("c@d") "]},\"last_error\":\"mx:25: rcpt: 450 4.2.0 later\"}\n"
 	    "complete_success [all] dsn_here 1\n", NULL, NULL, "bounce", -5, NULL, 0, 0 },
-	{ "one later, one delivered", "a@b c@d", { OK, GREY }, "pause_with %S [1] " WAIT("1") "\n", NULL, NULL, "bounce", 9999,
+	{ "one later, one delivered", "a@b c@d", { OK, GREY }, "pause_with %S [1] " WAIT_FOR("1", "c@d") "\n", NULL, NULL, "bounce", 9999,
 	    NULL, 0, 0 },
 	{ "later, unknown, delivered", "a@b c@d e@f", { GREY, WHO, OK },
 	    "pause_with %S [0] " WAIT("1") "\n  clone bounce status 0 retry 0 [1] " WHO_STATE("c@d") "\n", NULL, NULL, "bounce",
@@ -104,8 +108,18 @@ static const struct outcome_case cases[] = {
 	    "pause_with %S [all] {\"attempts\":1,\"last_error\":\"mx:25: refused\",\"delay_sent\":true}\n"
 	    "  clone bounce status 0 retry 0 [0] {\"bounce\":{\"failed_recipient\":\"a@b\",\"diagnostic\":\"refused\","
 	    "\"enhanced_status\":\"4.4.1\",\"phase\":\"connect\",\"kind\":\"delay\",\"rcpts\":[{\"failed_recipient\":\"a@b\","
-	    "\"diagnostic\":\"refused\",\"enhanced_status\":\"4.4.1\",\"phase\":\"connect\"}]},"
+	    "\"diagnostic\":\"refused\",\"enhanced_status\":\"4.4.1\",\"phase\":\"connect\"}],\"retry_until\":%S},"
 	    "\"last_error\":\"mx:25: refused\"}\n", NULL, NULL, "bounce", 9999, NULL, 3601, 3600 },
+	{ "long wait, and others are through: told once, too", "a@b c@d", { OK, GREY },
+	    "fan_out keep [0]\n  clone bounce status 0 retry 0 [1] {\"bounce\":{\"failed_recipient\":\"c@d\",\"diagnostic\":\"450 4.2.0 later\","
+	    "\"remote_mta\":\"mx\",\"smtp_code\":450,\"enhanced_status\":\"4.2.0\",\"phase\":\"rcpt\",\"reply_text\":\"later\",\"notify\":\"SUCCESS,DELAY\","
+	    "\"kind\":\"delay\",\"rcpts\":[{\"failed_recipient\":\"c@d\",\"diagnostic\":\"450 4.2.0 later\",\"remote_mta\":\"mx\",\"smtp_code\":450,"
+	    "\"enhanced_status\":\"4.2.0\",\"phase\":\"rcpt\",\"reply_text\":\"later\",\"notify\":\"SUCCESS,DELAY\"}],\"retry_until\":%S},"
+	    "\"last_error\":\"mx:25: rcpt: 450 4.2.0 later\"}\n"
+	    "  clone out status 1 retry %S [1] {" WAIT_KEYS("1", "c@d") ",\"delay_sent\":true}\ncomplete_success [all] dsn_here 1\n", NULL,
+	    NULL, "bounce", 9999, "SUCCESS,DELAY", 3601, 3600 },
+	{ "no reply this time: the one before is forgotten", "a@b", { LOST },
+	    "pause %S {\"attempts\":1,\"last_error\":\"mx:25: refused\",\"last_reply\":null}\n", "{\"last_reply\":{\"smtp_code\":450}}", NULL, "bounce", 9999, NULL, 0, 0 },
 	{ "long wait, told before", "a@b", { LOST },
 	    "pause %S {\"attempts\":1,\"last_error\":\"mx:25: refused\"}\n", "{\"delay_sent\":true}", NULL, "bounce",
 	    9999, NULL, 3601, 3600 },

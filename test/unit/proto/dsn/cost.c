@@ -139,7 +139,8 @@ static void write_reply(struct str in)
 	struct dsn_rcpt r = one;
 	r.reply = r.diagnostic = r.remote_mta = in;
 	struct dsn d = report(&r, 1);
-	d.envid = d.note = in;
+	d.envid = d.stage = d.maybe_hop = in;
+	d.maybe = true;
 	write_one(&d);
 }
 

@@ -1,6 +1,9 @@
 /* The report writer: one report in full, the choices of form, hostile input, and the small pieces. */
 #include "proto/dsn/dsn.h"
+#include "proto/dsn/read.h"
+#include "proto/mail/encoded.h"
 #include "proto/mail/header.h"
+#include "proto/mail/transfer.h"
 #include "proto/smtp/client.h"
 
 #include <setjmp.h>
@@ -106,6 +109,7 @@ static void test_whole(void **state)
 	    "following recipients. It will not be tried again for them.\r\n"
 	    "Your message is attached.\r\n\r\n"
 	    "<bob@example.net>:\r\n"
+	    "    You wrote to <bob+x@example.net>, which leads there.\r\n"
 	    "    The address does not exist there. Please check its spelling, or ask the\r\n"
 	    "    person for the right one.\r\n"
 	    "    The server mx.example.net said: 550 no such user here (in reply to the\r\n"
@@ -118,7 +122,7 @@ static void test_whole(void **state)
 	    "Content-Type: message/delivery-status\r\nContent-Description: Delivery report\r\n"
 	    "Content-Transfer-Encoding: 7bit\r\n\r\n"
 	    "Reporting-MTA: dns; mx.example.test\r\nOriginal-Envelope-Id: QQ=1\r\n"
-	    "Arrival-Date: Mon, 30 Nov 2026 10:39:24 +0000\r\n\r\n"
+	    "Arrival-Date: Mon, 30 Nov 2026 10:39:24 +0000\r\nX-Pepsi-Queue-ID: 17\r\n\r\n"
 	    "Original-Recipient: rfc822; bob+x@example.net\r\nFinal-Recipient: rfc822; bob@example.net\r\n"
 	    "Action: failed\r\nStatus: 5.1.1\r\nRemote-MTA: dns; mx.example.net\r\n"
 	    "Diagnostic-Code: smtp; 550 5.1.1 no such user here\r\n"
@@ -178,7 +182,7 @@ static void test_forms(void **state)
 		assert_true(str_starts(r.parts[2], str_from(cases[i].part)));
 		assert_int_equal(r.form.full, cases[i].full);
 		assert_int_equal(r.form.eight_bit, cases[i].eight);
-		assert_int_equal(r.form.utf8, cases[i].smtputf8 || !str_is_ascii(d.to));
+		assert_int_equal(r.form.utf8, (cases[i].smtputf8 && !str_is_ascii(d.headers)) || !str_is_ascii(d.to));
 		done(&r);
 	}
 }
@@ -279,13 +283,207 @@ static void test_pieces(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof status / sizeof *status; i++)
 		assert_int_equal(dsn_status_ok(status[i].s), status[i].ok);
-	assert_string_equal(dsn_advice(STR("5.7.26"), DSN_FAILED), dsn_advice(STR("5.7.1"), DSN_FAILED));
-	assert_non_null(dsn_advice(STR(""), DSN_FAILED));
-	assert_non_null(dsn_advice(STR("4"), DSN_FAILED));
 	struct buf b = BUF_INIT(100);
 	assert_int_equal(dsn_text(&b, STR("ab\xc3\xa9 c"), true, 3), 0); /* not half a character */
 	assert_text(buf_str(&b), "ab");
+	/* what turns text round or is not seen is shown */
+	buf_reset(&b);
+	dsn_text(&b, STR("a\xe2\x80\xae" "b\xe2\x80\x8b\xef\xbb\xbf\xe2\x81\xa6\xc2\xad\xe2\x80\x8d"), true, 90);
+	assert_text(buf_str(&b), "a\\x{202E}b\\x{200B}\\x{FEFF}\\x{2066}\\x{AD}\xe2\x80\x8d");
+	buf_reset(&b);
+	dsn_utf8_address(&b, STR("\xc3\xa9+a=\\b@c"), true, 90); /* RFC 6533 §3: utf-8-addr-unitext */
+	assert_text(buf_str(&b), "\xc3\xa9\\x{2B}a\\x{3D}\\x{5C}b@c");
 	buf_free(&b);
+}
+
+/* Each set that comes along is whole and without fault, and says something else than English. */
+static void no_fault(void *arg, unsigned line, const char *text)
+{
+	(void)arg;
+	print_error("line %u: %s\n", line, text);
+	fail();
+}
+
+static void test_builtin(void **state)
+{
+	struct str tag, file, values[DSN_VALUES];
+	(void)state;
+	for (size_t i = 0; i < DSN_VALUES; i++)
+		values[i] = STR("VALUE");
+	size_t n = 0;
+	for (; dsn_words_builtin(n, &tag, &file); n++) {
+		struct dsn_words *w = dsn_words_parse(file, NULL, no_fault, NULL), *en;
+		struct str en_tag, en_file;
+		dsn_words_builtin(0, &en_tag, &en_file);
+		en = dsn_words_parse(en_file, NULL, no_fault, NULL);
+		assert_non_null(w);
+		assert_true(dsn_language_ok(tag));
+		for (size_t k = 0; k < dsn_words_names(); k++) {
+			struct buf a = BUF_INIT(10000), b = BUF_INIT(10000);
+			const char *name = dsn_words_name(k);
+			bool footer = !strcmp(name, "footer");
+			bool is = dsn_words_fill(&a, w, name, values);
+			if (is == footer)
+				print_error("%.*s: [%s]\n", STR_ARG(tag), name);
+			assert_int_equal(is, !footer);
+			assert_true(str_is_utf8(buf_str(&a)));
+			assert_null(memchr(buf_z(&a), '{', a.n));
+			dsn_words_fill(&b, en, name, values);
+			if (n && !footer)
+				assert_false(str_eq(buf_str(&a), buf_str(&b)));
+			/* a placeholder that English has is there, too */
+			if (!footer)
+				assert_int_equal(strstr(buf_z(&a), "VALUE") != NULL, strstr(buf_z(&b), "VALUE") != NULL);
+			buf_free(&a);
+			buf_free(&b);
+		}
+		dsn_words_free(en);
+		dsn_words_free(w);
+	}
+	assert_true(n >= 4);
+}
+
+static void note(void *arg, unsigned line, const char *text)
+{
+	buf_addf(arg, "%u: %s\n", line, text);
+}
+
+static void test_words(void **state)
+{
+	struct buf told = BUF_INIT(10000), out = BUF_INIT(10000);
+	struct str v[DSN_VALUES] = { [DSN_V_HOST] = STR("{text}"), [DSN_V_TEXT] = STR("{host} %s %n") };
+	(void)state;
+	struct dsn_words *base = dsn_words_parse(STR("[hello]\nbase\n[delayed]\nbase\n"), NULL, note, &told);
+	struct dsn_words *w = dsn_words_parse(STR("\xef\xbb\xbf# comment\r\n\r\n[reason]\r\n{{host}} is {host},\r\n\r\nand: {text} 100% {{\r\n[footer]\n\n\n"), base, note, &told);
+	assert_int_equal(told.n, 0);
+	/* filled in once: a value is no text to be filled in */
+	assert_true(dsn_words_fill(&out, w, "reason", v));
+	assert_text(buf_str(&out), "{host} is {text},\n\nand: {host} %s %n 100% {");
+	buf_reset(&out);
+	assert_false(dsn_words_fill(&out, w, "footer", v));
+	assert_false(dsn_words_fill(&out, w, "no such text", v));
+	assert_true(dsn_words_fill(&out, w, "hello", v));
+	assert_text(buf_str(&out), "base");
+	dsn_words_free(w);
+	/* faults: each is told, and the text left out */
+	w = dsn_words_parse(STR("stray\n[hello]\n{hos}\n[delayed]\n{code}\n[nothing]\nignored\n[hello]\nagain\n[reply]\na } b {\n[from]\n\n[subject.failed]\n"
+		"one\ntwo\n[reason]\nnul\x01\n[until]\n\xe9\n[stage]\nfine {stage}"), base, note, &told);
+	assert_text(buf_str(&told), "1: text in front of the first [NAME]\n3: unknown placeholder {hos}\n5: {code} has no meaning in [delayed]\n"
+		"6: no text is called [nothing]\n8: [hello] stood before; the first one counts\n11: a } without its {; write }} for the character\n"
+		"11: a { without its }; write {{ for the character\n12: [from] must not be empty\n14: [subject.failed] must be one line\n"
+		"18: a line with control characters, or that is no UTF-8\n20: a line with control characters, or that is no UTF-8\n");
+	buf_reset(&out);
+	assert_true(dsn_words_fill(&out, w, "hello", v) && dsn_words_fill(&out, w, "delayed", v) && dsn_words_fill(&out, w, "stage", v));
+	assert_text(buf_str(&out), "basebasefine ");
+	assert_false(dsn_words_fill(&out, w, "from", v) || dsn_words_fill(&out, w, "reason", v));
+	dsn_words_free(w);
+	dsn_words_free(base);
+	buf_free(&out);
+	buf_reset(&told);
+	/* limits */
+	static char big[DSN_WORDS_FILE_MAX + 1];
+	memset(big, 'x', sizeof big);
+	assert_null(dsn_words_parse(str_n(big, sizeof big), NULL, note, &told));
+	memcpy(big, "[hello]\n", 8);
+	w = dsn_words_parse(str_n(big, 8 + DSN_WORDS_WORD_MAX + 1), NULL, note, &told);
+	dsn_words_free(w);
+	for (size_t i = 8; i < sizeof big; i += 100)
+		big[i] = ' ';
+	w = dsn_words_parse(str_n(big, sizeof big - 1), NULL, note, &told);
+	assert_text(buf_str(&told), "1: larger than 256 KiB\n2: a word of more than 200 octets\n1: [hello] is longer than 4000 octets\n");
+	dsn_words_free(w);
+	buf_free(&told);
+	assert_true(dsn_language_ok(STR("pt-BR")) && !dsn_language_ok(STR("")) && !dsn_language_ok(STR("../x")) && !dsn_language_ok(STR("-a")) && !dsn_language_ok(STR("a-")));
+}
+
+/* In another language: encoded where it must be, read back by our own readers, and each hostile value where it belongs. */
+static void test_language(void **state)
+{
+	struct dsn_rcpt rcpts[] = {
+		{ .address = STR("{host}%s@example.net"), .code = 550, .status = STR("5.2.2"), .reply = STR("{stage} {{ voll \xe2\x80\xae"), .remote_mta = STR("mx.example.net") },
+		{ .address = STR("a@example.net"), .cause = DSN_CAUSE_OPERATOR, .status = STR("5.3.0") },
+	};
+	struct dsn d = simple(rcpts, 2);
+	struct str tag, file;
+	struct report r;
+	(void)state;
+	size_t i = 0;
+	while (dsn_words_builtin(i, &tag, &file) && !str_eq(tag, STR("de")))
+		i++;
+	struct dsn_words *w = dsn_words_parse(file, NULL, no_fault, NULL);
+	d.words = w;
+	d.language = tag;
+	d.from = STR("daemon@example.test");
+	d.postmaster = STR("hilfe@example.test");
+	write_report(&r, &d);
+	assert_true(has(&r, 0, "Content-Type: text/plain; charset=utf-8\r\n") && has(&r, 0, "Content-Language: de\r\n") &&
+	    has(&r, 0, "Content-Transfer-Encoding: quoted-printable\r\n"));
+	assert_false(r.form.eight_bit || r.form.utf8);
+	assert_true(str_is_ascii(buf_str(&r.headers)) && str_is_ascii(buf_str(&r.body)));
+	assert_non_null(strstr(r.headers.p, "From: Mailzustellung <daemon@example.test>\r\n"));
+	struct mail_field f;
+	struct buf text = BUF_INIT(1 << 16);
+	assert_int_equal(mail_field_find(buf_str(&r.headers), STR("Subject"), 0, &f), 0);
+	assert_int_equal(mail_encoded_decode(f.value, &text), 0);
+	assert_text(buf_str(&text), "Unzustellbar: Ihre Nachricht kommt zur\xc3\xbc" "ck");
+	buf_reset(&text);
+	struct str part = r.parts[0];
+	const char *at = memmem(part.p, part.n, "\r\n\r\n", 4);
+	mail_transfer_decode(MAIL_TRANSFER_QP, str_skip(part, (size_t)(at - part.p) + 4), &text);
+	assert_text(buf_str(&text), "Hier ist das Mailsystem des Rechners mx.example.test.\r\n\r\n"
+		"Ihre Nachricht konnte den folgenden Empf\xc3\xa4ngern leider nicht zugestellt\r\nwerden. Bei ihnen wird es nicht weiter versucht.\r\nIhre Nachricht liegt bei.\r\n\r\n"
+		"<{host}%s@example.net>:\r\n    Das Postfach ist voll. Bitte versuchen Sie es sp\xc3\xa4ter noch einmal, oder\r\n    sagen Sie es dem Empf\xc3\xa4nger auf anderem Weg.\r\n"
+		"    Der Server mx.example.net sagte: 550 {stage} {{ voll \\x{202E}\r\n\r\n"
+		"<a@example.net>:\r\n    Bitte schreiben Sie an hilfe@example.test, wenn Sie nicht wissen, warum.\r\n"
+		"    Grund: Der Postmaster dieses Systems hat die Nachricht zur\xc3\xbc" "ckgegeben;\r\n    niemand versucht mehr, sie zuzustellen.\r\n\r\n");
+	buf_free(&text);
+	done(&r);
+	dsn_words_free(w);
+}
+
+/* What we write, our reader of others' bounces understands. */
+static void test_read_back(void **state)
+{
+	struct dsn_rcpt rcpts[] = {
+		{ .address = STR("bob@example.net"), .orcpt = STR("rfc822;team@example.net"), .status = STR("5.1.1"), .code = 550, .reply = STR("no such user"),
+		    .remote_mta = STR("mx.example.net") },
+		{ .address = STR("full@example.net"), .status = STR("5.2.2"), .code = 552, .reply = STR("over quota") },
+	};
+	static const enum dsn_read_action actions[] = { DSN_READ_FAILED, DSN_READ_DELAYED, DSN_READ_DELIVERED, DSN_READ_RELAYED, DSN_READ_EXPANDED };
+	struct str tag, file;
+	(void)state;
+	for (size_t l = 0; dsn_words_builtin(l, &tag, &file); l++) {
+		struct dsn_words *w = dsn_words_parse(file, NULL, no_fault, NULL);
+		for (int kind = DSN_FAILED; kind <= DSN_EXPANDED; kind++) {
+			struct dsn d = simple(rcpts, 2);
+			struct report r;
+			struct dsn_read got;
+			struct buf raw = BUF_INIT(1 << 20);
+			d.kind = (enum dsn_kind)kind;
+			d.words = w;
+			d.language = tag;
+			write_report(&r, &d);
+			buf_adds(&raw, buf_str(&r.headers));
+			buf_addz(&raw, "\r\n");
+			buf_adds(&raw, buf_str(&r.body));
+			assert_int_equal(dsn_read(buf_str(&raw), false, &got), 0);
+			assert_true(got.report && got.formal);
+			assert_int_equal(got.n, 2);
+			for (size_t i = 0; i < 2; i++) {
+				assert_true(str_eq(got.rcpt[i].address, rcpts[i].address));
+				assert_int_equal(got.rcpt[i].action, actions[kind]);
+			}
+			assert_true(str_eq(got.rcpt[0].original, STR("team@example.net")));
+			if (kind == DSN_FAILED) {
+				assert_true(got.rcpt[0].hard && got.rcpt[0].reason == DSN_REASON_UNKNOWN_USER);
+				assert_true(!got.rcpt[1].hard && got.rcpt[1].reason == DSN_REASON_FULL);
+			}
+			dsn_read_free(&got);
+			buf_free(&raw);
+			done(&r);
+		}
+		dsn_words_free(w);
+	}
 }
 
 int main(void)
@@ -296,6 +494,10 @@ int main(void)
 		cmocka_unit_test(test_hostile),
 		cmocka_unit_test(test_boundary),
 		cmocka_unit_test(test_pieces),
+		cmocka_unit_test(test_builtin),
+		cmocka_unit_test(test_words),
+		cmocka_unit_test(test_language),
+		cmocka_unit_test(test_read_back),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
