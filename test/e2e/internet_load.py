@@ -22,7 +22,9 @@ DESTINATIONS, MESSAGES, PACE = (int(x) for x in (WHOLE or "60 1200 60").split())
 FAST_MS, SLOW_MS = 20, 10000
 SLOTS = int(os.environ.get("PEPSI_INTERNET_SLOTS", "1000"))
 BOUND = 1.3
-BACK_MOST, OFF_LEAST = 0.5, 0.6  # of the messages for slow and dead hosts, which all were given back once and more before
+# Of the messages for slow and dead hosts: given back one by one, and put off with others. In a small crowd much of the time goes into learning who is well.
+# The ratio of the times tells nothing there (1.0 to 1.6 without any of this); how often is.
+BACK_MOST, OFF_LEAST = 0.5 if WHOLE else 1.3, 0.6
 HOSTS = os.path.join(os.path.dirname(pepsi.BIN), "test", "many_hosts")
 
 
