@@ -46,7 +46,7 @@ def through_jumps(t, clock, d, sink):
 def start(t, more=""):
     sink = pepsi.Sink(t)
     sink.script = {"rcpt": lambda line: "451 4.7.1 later" if "slow@" in line else None}
-    return sink, pepsi.Pepsid(t, pepsi.smarthost("init", sink.port, "PARALLELISM = 2\n") + pepsi.bounce(), more="[pepsi-dispatch]\nPOLL_INTERVAL = 1 s\n\n" + more)
+    return sink, pepsi.Pepsid(t, pepsi.smarthost("init", sink.port, "PARALLELISM = 2\nDELAY_WARNING = 0\n") + pepsi.bounce(), more="[pepsi-dispatch]\nPOLL_INTERVAL = 1 s\n\n" + more)
 
 
 def both_clocks(t):
