@@ -441,6 +441,7 @@ class Pepsid:
             os.chown(self.mail, service_account().pw_uid, service_account().pw_gid)
         self.config = os.path.join(self.dir, "pepsi.conf")
         self.log = os.path.join(self.dir, "pepsid.log")
+        self.settled = None  # how long the log was when counts() last waited
         self.process = None
         self.write_config(stages, pepsi, listener, more)
         test.daemons.append(self)
@@ -647,8 +648,15 @@ class Pepsid:
         return self.metrics().get('pepsi_module_%s{stage="%s"%s}' % (name, stage, "".join(',%s="%s"' % kv for kv in labels.items())))
 
     def counts(self, want, name, stage="init", seconds=20, **labels):
-        """Waits until it has that value: a worker tells once a second."""
-        wait_for("%s of %s %s = %s" % (name, stage, labels, want), lambda: self.module(name, stage, **labels) == want, seconds, 0.1)
+        """Waits until it has that value, and looks whether it stays: a worker tells once a second, so a value too low is met on the way to another."""
+        what = "%s of %s %s" % (name, stage, labels)
+        wait_for("%s = %s" % (what, want), lambda: self.module(name, stage, **labels) == want, seconds, 0.1)
+        size = os.path.getsize(self.log)
+        if self.settled != size:  # something was done since the last look
+            time.sleep(1.3)
+            self.settled = os.path.getsize(self.log)
+        got = self.module(name, stage, **labels)
+        check(got == want, "%s went on to %s, %s was expected" % (what, got, want))
 
     def maildir(self, address):
         """Messages in the Maildir of `address`, oldest first, as octets with CRLF line ends."""
