@@ -1,6 +1,7 @@
 /* Bounces on their way home: recipients of our SRS domain become the senders they were made of. Only mail of the null sender gets here, only what one
  * of our keys made is taken, and only so many an hour; anything else would make a relay of us. */
 #include "books.h"
+#include "homeward.h"
 #include "say.h"
 #include "srs.h"
 
@@ -115,25 +116,12 @@ static int32_t wait(const struct pass *p, int seconds)
 
 static int32_t send_home(const struct pass *p, char **list)
 {
-	const char **rcpts = calloc(p->n, sizeof *rcpts);
-	char **own = calloc(p->n, sizeof *own);
-	int32_t r = rcpts && own ? PEPSI_OK : PEPSI_RETRY;
-	for (size_t i = 0; r == PEPSI_OK && i < p->n; i++) {
-		struct str as = from_host(p->h->rcpt(p->m, i));
+	for (size_t i = 0; i < p->n; i++) {
 		if (list[i] && !p->question)
-			say(p->h, p->m, PEPSI_LOG_INFO, "srs bounce at=<%.*s> home=<%s>", STR_ARG(as), list[i]);
+			say(p->h, p->m, PEPSI_LOG_INFO, "srs bounce at=<%.*s> home=<%s>", STR_ARG(from_host(p->h->rcpt(p->m, i))), list[i]);
 		count(p, "home", list[i] != NULL);
-		if (!list[i] && !(own[i] = str_dupz(as)))
-			r = PEPSI_RETRY;
-		rcpts[i] = list[i] ? list[i] : own[i];
 	}
-	if (r == PEPSI_OK)
-		r = p->h->rewrite_recipients(p->m, rcpts, p->n, NULL);
-	for (size_t i = 0; own && i < p->n; i++)
-		free(own[i]);
-	free(own);
-	free(rcpts);
-	return r;
+	return homeward(p->h, p->m, list);
 }
 
 int32_t home(const struct pass *p)
