@@ -150,9 +150,10 @@ void delivery_reset(struct delivery *d)
 	d->line = NULL;
 	d->at = d->tries = d->offered = 0;
 	d->unsafe = NULL;
+	d->settled = false;
 	memset(d->asked, 0, d->m.n_rcpts * sizeof *d->asked);
 	for (unsigned i = 0; i < d->n_hosts; i++)
-		d->host[i].done = false;
+		d->host[i].done = d->host[i].lacks = false;
 }
 
 /* -- look-ups */
