@@ -131,6 +131,64 @@ HOSTILE = ["550 5.1.1 \x1b[31mred\x1b[0m \x07 tab\there", "550 5.7.1 \u202etxt.e
            "550 5.1.1 <b>html</b> & =?utf-8?q?encoded?= word", "550 9.9.9 =3D=0D=0AX-Injected: yes"]
 
 
+def where_aliases_lead(t):
+    """A stranger reads that the alias he wrote to failed, is late or was served, and nowhere in the report where it leads; our own users read it all."""
+    sink = pepsi.Sink(t, extensions=["PIPELINING", "8BITMIME", "ENHANCEDSTATUSCODES"])  # no DSN: what it took is ours to report
+    sink.script = {"rcpt": lambda l: "550 5.1.1 <gone@secret.test> is nobody at mx.secret.test" if "gone" in l else "450 4.2.0 secret.test is busy" if "late" in l else None}
+    d = pepsi.Pepsid(t, "", start=False)
+    aliases = os.path.join(d.dir, "aliases")
+    with open(aliases, "w") as f:
+        f.write("sales: gone@secret.test\npair: gone@secret.test, gone.too@secret.test\nmixed: ok@secret.test, gone@secret.test\nslow: late@secret.test\nfine: ok@secret.test\n")
+    os.chmod(aliases, 0o644)
+    stages = "[stage-init]\nPROGRAM = pepsi-stage-aliases\nFILE = %s\nNEXT_STAGE = route\nBOUNCE_STAGE = bounce\n" % aliases
+    d.write_config(stages + pepsi.route("route", [("home.test", "maildir")], "relay") + pepsi.maildir("maildir", d.mail) +
+                   pepsi.smarthost("relay", sink.port, "DELAY_WARNING = 1 s\n") + pepsi.bounce(), pepsi="LOCAL_DOMAINS = home.test\nRELAY_NETWORKS = 127.0.0.2/32\n")
+    d.start()
+    with open(d.config) as f:
+        config = f.read()
+    who = iter("w%d@home.test" % i for i in range(20))
+
+    def report(to, source="127.0.0.9", params=""):
+        sender = next(who)
+        s = pepsi.Smtp(d.port, source=source)
+        code, text = s.send(sender, [to + "@home.test"], pepsi.message("f", sender=sender), "", params)
+        s.close()
+        pepsi.check(code == 250, "not taken: %d %s" % (code, text))
+        return one_report(d, sender) + (d.maildir(sender)[0],)
+
+    def hidden(to, action, status, **kw):
+        m, text, message, rcpts, back, octets = report(to, **kw)
+        pepsi.check(b"secret" not in octets and b"gone" not in octets, "%s: where it leads is told:\n%s" % (to, octets.decode("utf-8", "replace")))
+        pepsi.check([(r["final-recipient"], r["action"], r["status"]) for r in rcpts] == [("rfc822; %s@home.test" % to, action, status)], "%s: %s" % (to, rcpts))
+        pepsi.check("<%s@home.test>" % to in text and "remote-mta" not in rcpts[0], "%s: %s\n%s" % (to, rcpts, text))
+        return text, rcpts[0]
+    text, fields = hidden("sales", "failed", "5.1.1")
+    pepsi.check("Its answer is not shown" in " ".join(text.split()) and fields["diagnostic-code"] == "smtp; 550 5.1.1 (not shown)", "%s\n%s" % (fields, text))
+    hidden("pair", "failed", "5.1.1")
+    hidden("mixed", "failed", "5.1.1")
+    hidden("slow", "delayed", "4.2.0")
+    hidden("fine", "relayed", "2.0.0", params="NOTIFY=SUCCESS")
+    hidden("sales", "failed", "5.1.1", params="ORCPT=rfc822;sales@home.test NOTIFY=FAILURE")
+
+    def shown(**kw):
+        m, text, message, rcpts, back, octets = report("sales", **kw)
+        pepsi.check(rcpts[0]["final-recipient"] == "rfc822; gone@secret.test" and "is nobody at mx.secret.test" in " ".join(text.split()) and rcpts[0]["original-recipient"] == "rfc822; sales@home.test",
+                    "%s\n%s" % (rcpts, text))
+    shown(source="127.0.0.2")
+    for value, ours, strangers in (("always", hidden, hidden), ("never", shown, shown)):
+        with open(d.config, "w") as f:
+            f.write(config.replace("PROGRAM = pepsi-stage-bounce\n", "PROGRAM = pepsi-stage-bounce\nHIDE_FORWARDING = %s\n" % value))
+        code, out, err = d.cli("reload")
+        pepsi.check(code == 0, "reload: %s%s" % (out, err))
+        pepsi.wait_for("the new configuration", lambda value=value: "HIDE_FORWARDING = %s" % value in d.cli("config", "show")[1], 20)
+        for source, what in (("127.0.0.2", ours), ("127.0.0.9", strangers)):
+            what(source=source) if what is shown else what("sales", "failed", "5.1.1", source=source)
+    with open(d.log, errors="replace") as f:
+        log = f.read()
+    pepsi.check("gone@secret.test" in log and "hidden=1" in log and "hidden=2" in log, "the log does not tell the operator")
+    d.stop()
+
+
 def hostile(t):
     sink = pepsi.Sink(t)
     sink.script = {"rcpt": lambda l: HOSTILE[int(l.split("<h")[1].split("{")[0])]}
@@ -248,4 +306,4 @@ def exactly_once(t):
     d.stop()
 
 
-pepsi.main(__file__, [languages, returned_by_hand, internationalized, hostile, several, mail_program, exactly_once])
+pepsi.main(__file__, [languages, returned_by_hand, internationalized, hostile, several, where_aliases_lead, mail_program, exactly_once])
