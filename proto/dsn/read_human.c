@@ -216,18 +216,9 @@ static struct str copy(struct dsn_gather *g, struct str s)
 /* What is said of a recipient: one line of it. */
 static void say(struct dsn_gather *g, struct dsn_read_rcpt *r, struct str text)
 {
-	struct buf b = BUF_INIT(DSN_READ_DIAGNOSTIC_MAX + 1);
-	bool blank = true;
-	for (size_t i = 0; i < text.n && b.n < DSN_READ_DIAGNOSTIC_MAX; i++) {
-		bool is = (unsigned char)text.p[i] <= ' ' || text.p[i] == 127;
-		if (!is || !blank)
-			buf_addc(&b, is ? ' ' : text.p[i]);
-		blank = is;
-	}
-	r->diagnostic = copy(g, str_trim(buf_str(&b)));
+	r->diagnostic = dsn_read_line(g, text);
 	r->status = copy(g, dsn_read_find_status(r->diagnostic));
 	r->code = dsn_read_find_code(r->diagnostic);
-	buf_free(&b);
 	/* "554 <address>... what is wrong": in a transcript the lines that follow such a one may be about the next recipient */
 	struct str first = line_of(&text);
 	if (dsn_read_find_code(str_n(first.p, first.n < 4 ? first.n : 4)))
