@@ -157,18 +157,12 @@ static void sort_parts(struct dsn_gather *g, const struct mail_mime *m)
 static bool looks_like_daemon(struct dsn_gather *g, struct str return_path)
 {
 	static const struct str from[] = { STR_INIT("mailer-daemon"), STR_INIT("postmaster"), STR_INIT("mail-daemon"), STR_INIT("mailerdaemon"), STR_INIT("post_master") };
-	static const struct str subjects[] = { STR_INIT("undeliver"), STR_INIT("delivery"), STR_INIT("returned mail"), STR_INIT("failure"), STR_INIT("failed"), STR_INIT("bounce"),
-		STR_INIT("non remis"), STR_INIT("rejected"), STR_INIT("not delivered"), STR_INIT("could not"), STR_INIT("error"), STR_INIT("warning") };
 	if (g->r->formal || g->strong_words || str_eq(str_trim(return_path), STR("<>")))
 		return true;
 	for (size_t i = 0; i < sizeof from / sizeof *from; i++)
 		if (str_istarts(g->from, from[i]))
 			return true;
-	for (size_t i = 0; i < sizeof subjects / sizeof *subjects; i++)
-		for (size_t k = 0; k + subjects[i].n <= g->subject.n; k++)
-			if (str_istarts(str_skip(g->subject, k), subjects[i]))
-				return true;
-	return false;
+	return g->bounce_subject;
 }
 
 /* Is it the head of a bounce: from nobody? */

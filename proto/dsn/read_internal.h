@@ -12,7 +12,8 @@ struct dsn_gather {
 	struct buf returned; /* its header fields, or what is there of it */
 	struct str from, to, subject; /* of the bounce itself */
 	struct str failed;   /* X-Failed-Recipients */
-	bool strong_words;   /* … in words that only a bounce has */
+	bool bounce_subject; /* the subject is one of a bounce */
+	bool strong_words;   /* it says so in words that only a bounce has */
 	bool failure_words;  /* the text says that something was not delivered */
 	bool delay_words;    /* … not yet */
 	bool memory;         /* out of it */
@@ -24,6 +25,8 @@ struct dsn_read_rcpt *dsn_read_add(struct dsn_gather *g, struct str address);
 struct dsn_read_rcpt *dsn_read_known(struct dsn_gather *g, struct str address);
 /* Reads a delivery-status part's content. */
 void dsn_read_status(struct dsn_gather *g, struct str text);
+/* Looks for the words above; dsn_read_human() does it. */
+void dsn_read_signs(struct dsn_gather *g);
 /* A text that is a notice in JSON: adds whom it names. False: it is none. */
 bool dsn_read_json(struct dsn_gather *g, struct str text);
 /* Finds recipients in the text for people, and what it says of each. */

@@ -44,7 +44,7 @@ static void look(struct pairs *pairs, struct str text)
 /* Does the text hold the phrase? Linear: what stands behind each find is looked at for GAP_MAX octets. */
 static bool says(struct str text, const struct pairs *pairs, const char *phrase)
 {
-	const char *star = strstr(phrase, " * ");
+	const char *star = strchr(phrase, '*');
 	size_t first = star ? (size_t)(star - phrase) : strlen(phrase);
 	for (size_t i = 0; i + 1 < first; i++)
 		if (!(pairs->bits[pair(phrase + i) / 64] >> pair(phrase + i) % 64 & 1))
@@ -52,7 +52,7 @@ static bool says(struct str text, const struct pairs *pairs, const char *phrase)
 	if (!star)
 		return memmem(text.p, text.n, phrase, first);
 	const char *at;
-	star += 3;
+	star++;
 	for (unsigned k = 0; k < FINDS_MAX && (at = memmem(text.p, text.n, phrase, first)); k++) {
 		text = str_skip(text, (size_t)(at - text.p) + first);
 		if (memmem(text.p, text.n < GAP_MAX ? text.n : GAP_MAX, star, strlen(star)))
