@@ -256,7 +256,7 @@ static void pass(struct dsn_gather *g, unsigned least, bool known)
 			next = str_trim(line_of(&ahead));
 		while (seen++ < LINE_ADDRESSES_MAX && dsn_read_address(line, &at, &a)) {
 			if (last && is_origin(line, before, a)) {
-				if (!last->original.n)
+				if (!last->original.n && str_is_utf8(a))
 					last->original = copy(g, a);
 				continue;
 			}

@@ -54,7 +54,7 @@ static void finish(struct dsn_gather *g, struct block *b)
 		address = original;
 	struct dsn_read_rcpt *r = any ? dsn_read_add(g, address) : NULL;
 	if (r) {
-		if (original.n)
+		if (original.n && str_is_utf8(original))
 			r->original = copy(g, original);
 		r->status = copy(g, dsn_read_find_status(b->status));
 		r->diagnostic = diagnostic(g, b->diagnostic);

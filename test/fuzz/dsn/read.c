@@ -22,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			const struct dsn_read_rcpt *one = &r.rcpt[i];
 			must(one->reason < DSN_REASONS && one->hard == (one->action == DSN_READ_FAILED && dsn_reason_hard(one->reason)));
 			must(one->diagnostic.n <= DSN_READ_DIAGNOSTIC_MAX && one->code < 600);
-			must(str_is_utf8(one->diagnostic) && str_is_utf8(one->address));
+			must(str_is_utf8(one->diagnostic) && str_is_utf8(one->address) && str_is_utf8(one->original));
 			must(hidden || !one->address.n || memmem(raw.p, raw.n, one->address.p, one->address.n));
 			for (size_t k = 0; k < i; k++)
 				must(!str_ieq(one->address, r.rcpt[k].address));
