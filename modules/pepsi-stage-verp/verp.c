@@ -178,7 +178,7 @@ static int32_t leave(const struct pass *p, const uint32_t *idx, char *const *as,
 			.n = 1, .mail_from = as[i] };
 	if (r == PEPSI_OK)
 		r = h->fan_out(p->m, c, n - first, rest, n_rest);
-	if (r == PEPSI_OK && first) /* only now: clones are made of the row as it is stored */
+	if (r == PEPSI_OK && first) /* now: the others are made of the row as it was */
 		r = h->set_mail_from(p->m, (struct pepsi_str){ as[0], strlen(as[0]) });
 	if (r == PEPSI_OK)
 		r = h->advance(p->m);
