@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 
+import hops
 import pepsi
 
 UTF8 = email.policy.SMTPUTF8
@@ -189,6 +190,46 @@ def where_aliases_lead(t):
     d.stop()
 
 
+def late_for_all(t):
+    """A domain takes nothing, and most of what waits for it is put off without an attempt of its own: each sender hears of the delay all the same, once. What an operator holds
+    back is not late: nobody hears of it."""
+    way = hops.Internet(t)
+    way.add("busy", way.sink())
+    way.lab.zone.update(way.zone, **{"none.test": {"MX": ["10 mx.none.test"]}, "mx.none.test": {"A": ["127.30.98.98"]}})
+    # few messages are taken at a time, so that most are pending when the first ones find nobody
+    stage = ("[stage-init]\nPROGRAM = pepsi-stage-relay-to-internet\nPORT = %d\nALLOW_LOOPBACK = YES\nPARALLELISM = 1\nQUEUE_LIMIT = 10\nRETRY_MIN = 1 s\nRETRY_MAX = 2 s\nMTA_STS = NO\n"
+             "SHAPE_1 = * initial=2 backoff=2s..4s\nBOUNCE_STAGE = bounce\nDELAY_WARNING = 3 s\n" % way.port)
+    d = pepsi.Pepsid(t, stage + pepsi.bounce(), more="[pepsi-dns]\nSERVERS = %s\n" % way.lab.server)
+    for domain in ("busy.test", "none.test"):
+        code, out, err = d.cli("queue", "hold", "add", "--destination", domain, "--reason", "let it wait")
+        pepsi.check(code == 0, "hold: %s%s" % (out, err))
+    count = 60
+    s = pepsi.Smtp(d.port)
+    for i in range(count):
+        code, text = s.send("from%d@back.test" % i, ["x@none.test"], pepsi.message("l%d" % i, sender="from%d@back.test" % i))
+        pepsi.check(code == 250, "not taken: %d %s" % (code, text))
+    code, text = s.send("held@back.test", ["x@busy.test"], pepsi.message("held", sender="held@back.test"))
+    s.close()
+
+    # all of them are due at one moment
+    for rule in d.json("queue", "hold", "list"):
+        if "none.test" in str(rule):
+            code, out, err = d.cli("queue", "hold", "remove", str(rule["id"]))
+            pepsi.check(code == 0, "remove: %s%s" % (out, err))
+
+    def told():
+        return sorted(r[0] for m in list(way.back.messages) if b"Action: delayed" in m.data for r in m.rcpts)
+    wanted = sorted("from%d@back.test" % i for i in range(count))
+    pepsi.wait_for("a report to each", lambda: set(told()) >= set(wanted), 120, .5)
+    put_off = sum(v for k, v in d.metrics().items() if k.startswith("pepsi_worker_put_off_total"))
+    rows = d.queue()
+    pepsi.say("      %d senders told, %d times put off" % (len(set(told())), put_off))
+    pepsi.check(told() == wanted, "not once each: %s" % told())
+    pepsi.check(put_off, "nothing was put off: the test shows nothing")
+    pepsi.check(len(rows) == count + 1 and "held@back.test" not in told(), "%d rows" % len(rows))
+    d.stop()
+
+
 def hostile(t):
     sink = pepsi.Sink(t)
     sink.script = {"rcpt": lambda l: HOSTILE[int(l.split("<h")[1].split("{")[0])]}
@@ -306,4 +347,4 @@ def exactly_once(t):
     d.stop()
 
 
-pepsi.main(__file__, [languages, returned_by_hand, internationalized, hostile, several, where_aliases_lead, mail_program, exactly_once])
+pepsi.main(__file__, [languages, returned_by_hand, internationalized, hostile, several, where_aliases_lead, late_for_all, mail_program, exactly_once])
