@@ -109,3 +109,11 @@ bool pattern_match(const struct pattern *p, const struct pattern_address *a)
 	}
 	return false;
 }
+
+bool pattern_match_any(const struct pattern *p, size_t n, const struct pattern_address *a)
+{
+	for (size_t i = 0; i < n; i++)
+		if (pattern_match(&p[i], a))
+			return true;
+	return false;
+}
