@@ -12,8 +12,18 @@ enum { WHY_MAX = 600 };
 static int one(const struct pass *p, struct str rcpt, struct buf *out, const struct return_refusal **why)
 {
 	struct buf fault = BUF_INIT(WHY_MAX), back = BUF_INIT(RETURN_ADDRESS_MAX); /* an address, or a reference */
-	int r = srs_reverse(&p->w->path.srs, rcpt, p->h->now_us() / 1000000, &back), ret = 0;
+	int64_t now = p->h->now_us() / 1000000;
+	int r = srs_reverse(&p->w->path.srs, rcpt, now, &back), ret = 0;
 	buf_reset(out);
+	if (r == SRS_FORGED || r == SRS_MALFORMED) { /* not by a key of ours: by the one before? */
+		int b = before_reverse(&p->w->before, &p->w->path.srs, rcpt, now, &back);
+		if (b == SRS_OK || b == SRS_EXPIRED || b == SRS_KEY || b == SRS_MEMORY)
+			r = b;
+		if (b == SRS_OK)
+			count(p, "before", 1);
+		if (b == SRS_OK && !p->question)
+			say(p->h, p->m, PEPSI_LOG_INFO, "srs at=<%.*s> was made by the program before", STR_ARG(rcpt));
+	}
 	switch (r) {
 	case SRS_OK:
 		ret = buf_adds(out, buf_str(&back)) ? -1 : 1;

@@ -28,6 +28,9 @@ static const struct pepsi_option options[] = {
 	{ .name = "BOUNCES", .type = PEPSI_OPT_INT, .def = "5000", .min = 0, .max = 100000000, .help = "bounces to all senders together within an hour; 0: nothing is counted" },
 	{ .name = "MOST_KEPT", .type = PEPSI_OPT_INT, .def = "100000", .min = 0, .max = 100000000,
 	    .help = "senders too long for an address that are kept in the database; further ones leave as they are" },
+	{ .name = "BEFORE", .type = PEPSI_OPT_PATH, .flags = PEPSI_OPTF_FILE_ONLY,
+	    .help = "file with the secret of the program that made such addresses in DOMAIN before (postsrsd), one or two lines: their bounces are taken home, too" },
+	{ .name = "BEFORE_UNTIL", .type = PEPSI_OPT_STRING, .flags = PEPSI_OPTF_FILE_ONLY, .help = "last day of that, such as 2027-01-31 (UTC): its tags can be guessed" },
 };
 
 static const struct return_list_source local_from = { "LOCAL", "LOCAL_DOMAINS", true }, exempt_from = { "EXEMPT", NULL, false };
@@ -40,6 +43,7 @@ static int32_t validate(const struct pepsi_host *h, const struct pepsi_conf *c, 
 	return_list_check(h, c, &exempt_from, report);
 	if (networks && (wrong = ours_network_wrong(networks, &n)))
 		fault(h, report, "NETWORKS", "\"%.*s\" is no address and no network", (int)n, wrong);
+	before_check(h, c, report);
 	return_check(h, c, report);
 	return PEPSI_OK;
 }
@@ -50,6 +54,7 @@ static void close_worker(void *worker)
 	if (!w)
 		return;
 	return_close(&w->path);
+	before_done(&w->before);
 	return_list_free(&w->local);
 	return_list_free(&w->exempt);
 	free(w);
@@ -73,7 +78,8 @@ static int32_t open_worker(const struct pepsi_host *h, const struct pepsi_conf *
 	w->each = h->conf_int(c, "BOUNCES_EACH");
 	w->all = h->conf_int(c, "BOUNCES");
 	w->most_kept = h->conf_int(c, "MOST_KEPT");
-	w->path.results = count_new(h, c, PEPSI_METRIC_COUNTER, "srs", "result", "forwarded kept left home capped sender forged expired",
+	before_read(&w->before, h, c);
+	w->path.results = count_new(h, c, PEPSI_METRIC_COUNTER, "srs", "result", "forwarded kept left home before capped sender forged expired",
 	    "Recipients of forwarded mail and of its bounces, by what became of them.");
 	*ret = w;
 	return PEPSI_OK;

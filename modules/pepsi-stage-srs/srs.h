@@ -2,12 +2,14 @@
 #ifndef STAGE_SRS_H
 #define STAGE_SRS_H
 
+#include "before.h"
 #include "return_path.h"
 
 #include <pepsi/stage.h>
 
 struct worker {
 	struct return_path path;
+	struct before before;
 	const char *networks;
 	struct return_list local, exempt;
 	int64_t keep_s, most_kept, each, all;
@@ -22,7 +24,7 @@ struct pass {
 	bool question;                /* no message, but a question about its recipient */
 };
 
-/* Recipients that this became of: forwarded, kept, left, home, capped, or a refusal's name. Questions count nothing. */
+/* Recipients that this became of: forwarded, kept, left, home, before (home as well), capped, or a refusal's name. Questions count nothing. */
 void count(const struct pass *p, const char *what, size_t n);
 
 /* home.c: a message of the null sender. */
