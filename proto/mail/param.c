@@ -16,11 +16,6 @@ static bool is_blank(char c)
 	return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
-static char lower(char c)
-{
-	return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c;
-}
-
 /* Appends what stands before a ';' (or '=', where that ends it), without blanks and comments, in lower case. A type ends at a blank, too:
  * some forget the ';' behind it. */
 static size_t word(struct str s, size_t i, bool name, struct buf *out)
@@ -34,7 +29,7 @@ static size_t word(struct str s, size_t i, bool name, struct buf *out)
 		if (!name && i > from && slash && s.p[i] != '/' && out->p[out->n - 1] != '/')
 			return i;
 		slash |= s.p[i] == '/';
-		buf_addc(out, lower(s.p[i++]));
+		buf_addc(out, ascii_lower(s.p[i++]));
 	}
 }
 
