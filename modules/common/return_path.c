@@ -190,25 +190,3 @@ int32_t return_refuse(const struct return_path *r, const struct pepsi_host *h, s
 	free(bad);
 	return rc;
 }
-
-/* --- bounces on their way home */
-
-int32_t return_send_home(const struct pepsi_host *h, struct pepsi_msg *m, char *const *home)
-{
-	size_t n = h->n_rcpt(m);
-	const char **rcpts = calloc(n + 1, sizeof *rcpts);
-	char **own = calloc(n + 1, sizeof *own);
-	int32_t r = rcpts && own ? PEPSI_OK : PEPSI_RETRY;
-	for (size_t i = 0; r == PEPSI_OK && i < n; i++) {
-		if (!home[i] && !(own[i] = str_dupz(from_host(h->rcpt(m, i)))))
-			r = PEPSI_RETRY;
-		rcpts[i] = home[i] ? home[i] : own[i];
-	}
-	if (r == PEPSI_OK)
-		r = h->rewrite_recipients(m, rcpts, n, NULL);
-	for (size_t i = 0; own && i < n; i++)
-		free(own[i]);
-	free(own);
-	free(rcpts);
-	return r;
-}

@@ -1,6 +1,6 @@
 /* What the stages share that make return addresses (pepsi-stage-srs, pepsi-stage-verp): DOMAIN and the keys of the configuration, lists of senders and domains,
- * recipients at DOMAIN that lead nowhere, and bounces on their way home. How an address is made and read is proto/srs; who gets one is the stage's to
- * decide. */
+ * recipients at DOMAIN that lead nowhere. How an address is made and read is proto/srs; how a bounce goes on, homeward.h; who gets an address is the
+ * stage's to decide. */
 #ifndef COMMON_RETURN_PATH_H
 #define COMMON_RETURN_PATH_H
 
@@ -73,8 +73,5 @@ extern const struct return_refusal return_forged, return_expired;
 /* why[i] not NULL: recipient i leads nowhere. Those are given back to the sender (at RCPT the client hears it), the others come to this stage again
  * without them. question: it is one, nothing is logged. PEPSI_NONE: there is none of them. Any other: as process() returns it. */
 int32_t return_refuse(const struct return_path *r, const struct pepsi_host *h, struct pepsi_msg *m, bool question, const struct return_refusal *const *why);
-
-/* Recipient i becomes home[i], or stays where that is NULL. As process() returns it. */
-int32_t return_send_home(const struct pepsi_host *h, struct pepsi_msg *m, char *const *home);
 
 #endif

@@ -1,6 +1,7 @@
 /* Bounces on their way home: recipients of our SRS domain become the senders they were made of. Only mail of the null sender gets here, only what one
  * of our keys made is taken, and only so many an hour; anything else would make a relay of us. */
 #include "books.h"
+#include "homeward.h"
 #include "say.h"
 #include "srs.h"
 
@@ -120,7 +121,7 @@ static int32_t send_home(const struct pass *p, char *const *list)
 			say(p->h, p->m, PEPSI_LOG_INFO, "srs bounce at=<%.*s> home=<%s>", STR_ARG(from_host(p->h->rcpt(p->m, i))), list[i]);
 		count(p, "home", list[i] != NULL);
 	}
-	return return_send_home(p->h, p->m, list);
+	return homeward(p->h, p->m, list);
 }
 
 int32_t home(const struct pass *p)

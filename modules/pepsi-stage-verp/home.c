@@ -1,5 +1,6 @@
 /* What comes to DOMAIN: bounces to genuine return addresses are read, learnt from, and go home; anything else is refused, at RCPT where the ingress asks. Only
  * what an address itself says of a recipient is believed of a bounce: the rest of it anybody may have written. */
+#include "homeward.h"
 #include "list.h"
 #include "ours.h"
 #include "say.h"
@@ -38,18 +39,21 @@ static struct str lower(struct str s, char *out, size_t size)
 	return str_n(out, n);
 }
 
+static bool made_for(const struct pass *p, const struct place *at, struct str who)
+{
+	struct verp_recipient r;
+	if (!who.n || verp_recipient(&p->w->path.srs, who, &r))
+		return false;
+	for (size_t i = 0; i < p->n; i++)
+		if (at[i].home && verp_is_for(&at[i].v, &r))
+			return true;
+	return false;
+}
+
 /* Which of the two names that the bounce has for a recipient is the one that an address here was made for? Empty: neither. */
 static struct str proven(const struct pass *p, const struct place *at, const struct dsn_read_rcpt *r)
 {
-	for (size_t i = 0; i < p->n; i++) {
-		if (!at[i].home)
-			continue;
-		if (r->address.n && verp_fits(&p->w->path.srs, &at[i].v, r->address))
-			return r->address;
-		if (r->original.n && verp_fits(&p->w->path.srs, &at[i].v, r->original))
-			return r->original;
-	}
-	return STR_NULL;
+	return made_for(p, at, r->address) ? r->address : made_for(p, at, r->original) ? r->original : STR_NULL;
 }
 
 /* The database is away: PEPSI_RETRY. A bounce that cannot be read teaches nothing, and goes home all the same. */
@@ -98,24 +102,13 @@ static int32_t learn(const struct pass *p, const struct place *at)
 	return ret;
 }
 
-static int32_t send_home(const struct pass *p, const struct place *at)
-{
-	char **list = calloc(p->n, sizeof *list);
-	for (size_t i = 0; list && i < p->n; i++) {
-		list[i] = at[i].home;
-		tally(p, "home", at[i].home != NULL);
-	}
-	int32_t r = list ? return_send_home(p->h, p->m, list) : PEPSI_RETRY;
-	free(list);
-	return r;
-}
-
 int32_t home(const struct pass *p)
 {
 	struct place *at = calloc(p->n, sizeof *at);
+	char **list = calloc(p->n, sizeof *list); /* what they have, once more */
 	const struct return_refusal **why = calloc(p->n, sizeof *why);
-	size_t n_bad = 0;
-	int32_t r = at && why ? return_ready(&p->w->path, p->h, p->m) : PEPSI_RETRY;
+	size_t n_bad = 0, n_home = 0;
+	int32_t r = at && list && why ? return_ready(&p->w->path, p->h, p->m) : PEPSI_RETRY;
 	for (size_t i = 0; r == PEPSI_OK && i < p->n; i++) {
 		struct buf b = BUF_INIT(RETURN_ADDRESS_MAX);
 		struct str to = from_host(p->h->rcpt(p->m, i));
@@ -124,7 +117,9 @@ int32_t home(const struct pass *p)
 		if (at[i].result == SRS_MEMORY || (at[i].result == SRS_OK && !(at[i].home = str_dupz(buf_str(&b)))))
 			r = PEPSI_RETRY;
 		why[i] = refusal_of(p, &at[i]);
+		list[i] = at[i].home;
 		n_bad += why[i] != NULL;
+		n_home += list[i] != NULL;
 		buf_free(&b);
 	}
 	if (r == PEPSI_OK && n_bad) {
@@ -134,12 +129,15 @@ int32_t home(const struct pass *p)
 		/* our own reports: what a server said was learnt before them */
 		if (p->w->learn && !p->question && !ours_sent(p->h, p->m, NULL))
 			r = learn(p, at);
-		if (r == PEPSI_OK)
-			r = send_home(p, at);
+		if (r == PEPSI_OK) {
+			tally(p, "home", n_home);
+			r = homeward(p->h, p->m, list);
+		}
 	}
 	for (size_t i = 0; at && i < p->n; i++)
 		free(at[i].home);
 	free(at);
+	free(list);
 	free(why);
 	return r;
 }

@@ -112,7 +112,7 @@ static void who_is_forwarded(void **st)
 static void there_and_back(void **st)
 {
 	static const char *const senders[] = { "User.Name@far.test", "\"a@b\"@far.test", "a=b+c-d@far.test", "SRS0=aaaa=bb=far.test=joe@relay.test",
-		"SRS1=xxxx=far.test==aaaa=bb=joe@relay.test", "gr\xc3\xbc\xc3\x9f" "e@far.test", "\"x\\\"y\"@far.test", "j@xn--4ca.test", "some-longer-name@a.long-name.test" };
+		"SRS1=xxxx=far.test==aaaa=bb=joe@relay.test", ("gr\xc3\xbc\xc3\x9f" "e@far.test"), "\"x\\\"y\"@far.test", "j@xn--4ca.test", "some-longer-name@a.long-name.test" };
 	struct stage s = { .dir = "" };
 	(void)st;
 	begin(&s, "");
