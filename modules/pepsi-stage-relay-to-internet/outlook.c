@@ -50,6 +50,12 @@ static int worse_first(const void *a, const void *b)
 	return x < y ? 1 : x > y ? -1 : strcmp(((const struct traffic_view *)a)->key, ((const struct traffic_view *)b)->key);
 }
 
+/* A domain that is being looked up, or cannot be, stands among them as ?DOMAIN; once its exchangers are known they are what people want to see. */
+static bool is_over(const struct traffic_view *v)
+{
+	return v->key[0] == '?' && !v->waiting && !v->working && !v->idle && !v->backoff_ms;
+}
+
 /* All of them, in that order; the caller frees. NULL: none, or memory. */
 static struct traffic_view *all(const struct outlook *o, size_t *ret_n)
 {
@@ -59,7 +65,7 @@ static struct traffic_view *all(const struct outlook *o, size_t *ret_n)
 	traffic_totals(queue_traffic(o->w->queue), &n);
 	struct traffic_view *v = n.destinations ? calloc(n.destinations, sizeof *v) : NULL;
 	while (v && *ret_n < n.destinations && traffic_view(queue_traffic(o->w->queue), o->w->host->mono_ms(), &pos, &v[*ret_n]))
-		++*ret_n;
+		*ret_n += !is_over(&v[*ret_n]);
 	if (*ret_n)
 		qsort(v, *ret_n, sizeof *v, worse_first);
 	return v;
