@@ -1,5 +1,6 @@
 /* What comes to DOMAIN: bounces to genuine return addresses are read, learnt from, and go home; anything else is refused, at RCPT where the ingress asks. Only
  * what an address itself says of a recipient is believed of a bounce: the rest of it anybody may have written. */
+#include "homeward.h"
 #include "list.h"
 #include "ours.h"
 #include "say.h"
@@ -92,18 +93,21 @@ static struct str lower(struct str s, char *out, size_t size)
 	return str_n(out, n);
 }
 
+static bool made_for(const struct pass *p, const struct place *at, struct str who)
+{
+	struct verp_recipient r;
+	if (!who.n || verp_recipient(&p->w->srs, who, &r))
+		return false;
+	for (size_t i = 0; i < p->n; i++)
+		if (at[i].home && verp_is_for(&at[i].v, &r))
+			return true;
+	return false;
+}
+
 /* Which of the two names that the bounce has for a recipient is the one that an address here was made for? Empty: neither. */
 static struct str proven(const struct pass *p, const struct place *at, const struct dsn_read_rcpt *r)
 {
-	for (size_t i = 0; i < p->n; i++) {
-		if (!at[i].home)
-			continue;
-		if (r->address.n && verp_fits(&p->w->srs, &at[i].v, r->address))
-			return r->address;
-		if (r->original.n && verp_fits(&p->w->srs, &at[i].v, r->original))
-			return r->original;
-	}
-	return STR_NULL;
+	return made_for(p, at, r->address) ? r->address : made_for(p, at, r->original) ? r->original : STR_NULL;
 }
 
 /* The database is away: PEPSI_RETRY. A bounce that cannot be read teaches nothing, and goes home all the same. */
@@ -152,31 +156,13 @@ static int32_t learn(const struct pass *p, const struct place *at)
 	return ret;
 }
 
-static int32_t send_home(const struct pass *p, const struct place *at)
-{
-	const char **rcpts = calloc(p->n, sizeof *rcpts);
-	char **own = calloc(p->n, sizeof *own);
-	int32_t r = rcpts && own ? PEPSI_OK : PEPSI_RETRY;
-	for (size_t i = 0; r == PEPSI_OK && i < p->n; i++) {
-		if (!at[i].home && !(own[i] = str_dupz(from_host(p->h->rcpt(p->m, i)))))
-			r = PEPSI_RETRY;
-		rcpts[i] = at[i].home ? at[i].home : own[i];
-		tally(p, "home", at[i].home != NULL);
-	}
-	if (r == PEPSI_OK)
-		r = p->h->rewrite_recipients(p->m, rcpts, p->n, NULL);
-	for (size_t i = 0; own && i < p->n; i++)
-		free(own[i]);
-	free(own);
-	free(rcpts);
-	return r;
-}
-
 int32_t home(const struct pass *p)
 {
 	struct place *at = calloc(p->n, sizeof *at);
+	char **list = calloc(p->n, sizeof *list); /* what they have, once more */
 	bool any_bad = false;
-	int32_t r = at ? ready(p) : PEPSI_RETRY;
+	size_t n = 0;
+	int32_t r = at && list ? ready(p) : PEPSI_RETRY;
 	for (size_t i = 0; r == PEPSI_OK && i < p->n; i++) {
 		struct buf b = BUF_INIT(ADDRESS_MAX);
 		struct str to = from_host(p->h->rcpt(p->m, i));
@@ -185,16 +171,21 @@ int32_t home(const struct pass *p)
 		if (at[i].result == SRS_MEMORY || (at[i].result == SRS_OK && !(at[i].home = str_dupz(buf_str(&b)))))
 			r = PEPSI_RETRY;
 		any_bad |= bad(p, &at[i]);
+		list[i] = at[i].home;
+		n += list[i] != NULL;
 		buf_free(&b);
 	}
 	if (r == PEPSI_OK && any_bad)
 		r = refuse(p, at);
 	else if (r == PEPSI_OK && p->w->learn && !p->question && !ours_sent(p->h, p->m, NULL)) /* our own reports: what a server said was learnt before them */
 		r = learn(p, at);
-	if (r == PEPSI_OK && !any_bad)
-		r = send_home(p, at);
+	if (r == PEPSI_OK && !any_bad) {
+		tally(p, "home", n);
+		r = homeward(p->h, p->m, list);
+	}
 	for (size_t i = 0; at && i < p->n; i++)
 		free(at[i].home);
 	free(at);
+	free(list);
 	return r;
 }

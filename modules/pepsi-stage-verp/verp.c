@@ -172,13 +172,14 @@ static int32_t leave(const struct pass *p, const uint32_t *idx, char *const *as,
 	if (r == PEPSI_OK && !n_rest) { /* somebody keeps the row: the first of them */
 		rest[n_rest++] = idx[0];
 		first = 1;
-		r = h->set_mail_from(p->m, (struct pepsi_str){ as[0], strlen(as[0]) });
 	}
 	for (size_t i = first; r == PEPSI_OK && i < n; i++)
 		c[i - first] = (struct pepsi_clone){ .abi = PEPSI_ABI_OF(struct pepsi_clone), .stage = h->next_stage(p->m), .status = PEPSI_CLONE_PENDING, .indices = &idx[i],
 			.n = 1, .mail_from = as[i] };
 	if (r == PEPSI_OK)
 		r = h->fan_out(p->m, c, n - first, rest, n_rest);
+	if (r == PEPSI_OK && first) /* now: the others are made of the row as it was */
+		r = h->set_mail_from(p->m, (struct pepsi_str){ as[0], strlen(as[0]) });
 	if (r == PEPSI_OK)
 		r = h->advance(p->m);
 	free(c);
