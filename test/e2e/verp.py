@@ -113,6 +113,20 @@ def forged(t):
     check(s.rcpt(address)[0] == 250, "the genuine one")
 
 
+def tongues(t):
+    """what servers say in charsets they do not name, or so long that it is cut, is learnt from as well"""
+    s = Site(t)
+    said = {"a@far.test": b"550 5.1.1 Empf\xe4nger unbekannt", "b@far.test": b"550 5.1.1 x" + b"\r\n \xe6\x97\xa5\xe6\x9c\xac" * 400,
+            "c@far.test": b"550 5.1.1 \x1b$B08@hITL@\x1b(B", "d@far.test": b"550 5.1.1 \xff\x01 user unknown"}
+    s.accept("ann@home.test", sorted(said), pepsi.message("one"))
+    senders = s.left("one", len(said))
+    for n, who in enumerate(sorted(said), 1):
+        s.accept("", [senders[who]], dsn(who, text="SAID").replace(b"SAID", said[who]), source="127.0.0.9")
+        s.home(n)
+        check(who in s.listed(), "%s is not on the list: %s" % (who, s.listed()))
+    wait_for("an empty queue", lambda: not s.d.queue(), 30)
+
+
 def left(t):
     """senders that do not fit, and messages to too many, leave as they are"""
     s = Site(t, more="SPLIT = 2\nLEARN = NO\n")
@@ -158,4 +172,4 @@ def crowd(t):
     check([line for line in s.logged("event=accepted") if "rcpts=20 repeated=980 " in line], "that they were repeated is not logged")
 
 
-pepsi.main(__file__, [learnt, forged, left, latin, crowd])
+pepsi.main(__file__, [learnt, forged, left, latin, tongues, crowd])
