@@ -48,10 +48,10 @@ static struct str state_of(const struct row *r)
 
 static unsigned rank(const struct row *r)
 {
-	static const char *const worst_first[] = { "backoff", "probe", "slow", "new", "good" };
+	static const char *const worst_first[] = { "unsafe", "backoff", "probe", "slow", "new", "good" };
 	struct str s = state_of(r);
 	unsigned i = 0;
-	while (i < 5 && !str_eq(s, str_from(worst_first[i])))
+	while (i < sizeof worst_first / sizeof *worst_first && !str_eq(s, str_from(worst_first[i])))
 		i++;
 	return i;
 }
