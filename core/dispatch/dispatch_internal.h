@@ -64,6 +64,7 @@ enum {
 	MEASURE_GAUGES_MAX = 64,        /* series of gauges of one worker at one stage */
 	MEASURE_SHOW_MAX = 1 << 20,     /* octets of modules' metrics at /metrics */
 	MEASURE_REPORTS_MAX = 4 << 20,  /* octets of reports in one answer */
+	MEASURE_REPORTS_KEPT = 4 * WIRE_REPORT_MAX, /* octets of reports of one worker, of all stages in it */
 	PAGE_HOPS_MAX = 32,             /* stages a worker may fuse into one pass: worker/pass.h */
 	STARTING_MAX = 64,              /* requests for workers under way, in all: what the spawner's channel surely holds */
 	LEAVE_US = 15 * 1000 * 1000,    /* a worker without work that is to go has so long for its close() */

@@ -78,7 +78,7 @@ enum {
 	TRAFFIC_TRIAL_MS = 2000,         /* a new destination's first session is silent for so long: it is poor */
 	TRAFFIC_HORIZON_MS = 20000,      /* no more messages wait here than the destination takes in that time */
 	TRAFFIC_BACK_MOST_S = 3600,      /* longest time given back for */
-	TRAFFIC_ERROR_MAX = 160,         /* octets kept of the last error's text */
+	TRAFFIC_ERROR_MAX = TROUBLE_TEXT_MAX, /* octets kept of the last error's text */
 };
 
 struct traffic;
@@ -183,6 +183,7 @@ struct traffic_view {
 	enum trouble trouble;                  /* the last one */
 	int64_t trouble_ms;                    /* ago */
 	const char *error;                     /* its text: printable, or "" */
+	const char *tls;                       /* of its last session, "": none; NULL: not told */
 	uint64_t sent, refused, failed, given_back; /* messages accepted; refused; sessions failed; since it is known */
 };
 /* Walks the destinations, the latest used first: *pos begins as NULL. No other call in between. False at the end. */

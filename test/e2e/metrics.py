@@ -206,6 +206,8 @@ def relays_count(t):
     pepsi.check(d.module("sessions_total", "hop", how="opened") >= 1 and d.module("sessions_total", "hop", how="reused") >= 1, "sessions")
     pepsi.check(d.module("sessions_tls_total", "store", safety="plain") == 1 and d.module("sessions_total", "box", how="opened") is None, "sessions")
     pepsi.check(d.module("delivery_seconds_count", "hop") == 2 and d.module("maybe_delivered_total", "hop") == 0, "times")
+    stored = pepsi.wait_for("the store among the destinations", lambda: [h for h in d.json("queue", "destinations", "--stage", "store") if h["sent"]], 30, 0.5)
+    pepsi.check(len(stored) == 1 and stored[0]["destination"] == "127.0.0.1:%d" % store.port and stored[0]["state"] == "good" and stored[0]["sent"] == 1, stored)
     hop.script = {"eod": "drop"}
     send("ok@far.test")
     pepsi.wait_for("what may have arrived", lambda: d.module("maybe_delivered_total", "hop") >= 1, 30)
