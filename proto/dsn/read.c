@@ -78,8 +78,10 @@ static void add_text(struct dsn_gather *g, const struct mail_mime_part *p, bool 
 	struct str human, returned, text = p->body;
 	if (p->encoding == MAIL_TRANSFER_BASE64 || p->encoding == MAIL_TRANSFER_QP) {
 		bool cut = text.n > DSN_READ_TEXT_MAX;
-		if (cut)
-			text.n = DSN_READ_TEXT_MAX;
+		if (cut) { /* … not within "=C3" */
+			const char *sign = memchr(text.p + DSN_READ_TEXT_MAX - 2, '=', 2);
+			text.n = sign ? (size_t)(sign - text.p) : DSN_READ_TEXT_MAX;
+		}
 		mail_transfer_decode(p->encoding, text, &decoded);
 		text = buf_str(&decoded);
 		if (cut && text.n) /* half a character at the end would make it look like no UTF-8 */
