@@ -1,6 +1,7 @@
 /* See return_path.h. */
 #include "return_path.h"
 
+#include "base/log.h"
 #include "proto/smtp/address.h"
 #include "say.h"
 
@@ -170,8 +171,8 @@ int32_t return_refuse(const struct return_path *r, const struct pepsi_host *h, s
 		}
 		bad[n_bad++] = (uint32_t)i;
 		if (!question)
-			say(h, m, PEPSI_LOG_WARN, "%s refused to=<%.*s> from=<%.*s> status=%s reason=\"%s\"", r->name, STR_ARG(from_host(h->rcpt(m, i))),
-			    STR_ARG(from_host(h->mail_from(m))), why[i]->status, why[i]->text);
+			say(h, m, PEPSI_LOG_WARN, "%s refused to=%s from=%s status=%s reason=\"%s\"", r->name, log_address(from_host(h->rcpt(m, i))),
+			    log_address(from_host(h->mail_from(m))), why[i]->status, why[i]->text);
 	}
 	struct json_object *state = state_of(r, h, m, why, n);
 	const char *json = json_object_to_json_string_ext(state, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);

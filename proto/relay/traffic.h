@@ -168,8 +168,10 @@ const struct smtp_result *traffic_worse(const struct smtp_result *a, const struc
 
 /* -- what an operator sees */
 
-enum traffic_state { TRAFFIC_NEW, TRAFFIC_GOOD, TRAFFIC_POOR, TRAFFIC_WAITING, TRAFFIC_PROBING };
-/* "new", "good", "slow", "backoff", "probe" */
+enum traffic_state { TRAFFIC_NEW, TRAFFIC_GOOD, TRAFFIC_POOR, TRAFFIC_WAITING, TRAFFIC_PROBING,
+	TRAFFIC_UNSAFE, /* never said here: a domain whose hosts are not as safe as it demands, for who shows both in one list */
+	TRAFFIC_STATES };
+/* "new", "good", "slow", "backoff", "probe", "unsafe" */
 const char *traffic_state_name(enum traffic_state s);
 
 struct traffic_view {

@@ -4,7 +4,7 @@
 
 const char *traffic_state_name(enum traffic_state s)
 {
-	static const char *const names[] = { "new", "good", "slow", "backoff", "probe" };
+	static const char *const names[] = { "new", "good", "slow", "backoff", "probe", "unsafe" };
 	return (unsigned)s < sizeof names / sizeof *names ? names[s] : "";
 }
 
