@@ -766,6 +766,7 @@ DECLARE
     ids bigint[];
     rules boolean := EXISTS (SELECT FROM pepsi.queue_rule r WHERE r.expires_at IS NULL OR r.expires_at > now());
     most double precision;
+    first integer;
     changed integer;
     n integer := 0;
 BEGIN
@@ -780,10 +781,11 @@ BEGIN
                   AND pepsi.queue_rule_means(r, w.stage, w.mail_from, w.rcpt_to, w.state)))
             ORDER BY lower(left(split_part(w.rcpt_to[1], '@', -1), 255)), w.id LIMIT p_limit FOR UPDATE SKIP LOCKED);
         CONTINUE WHEN ids = '{}';
-        most := greatest(p_most_s - p_first_s[i], 1);
+        first := least(p_first_s[i], p_most_s); -- whatever a module says: the rows are others' mail
+        most := greatest(p_most_s - first, 1);
         -- by ids alone: see workqueue_claim. They rise, so their place is found by halving.
         UPDATE pepsi.workqueue w SET status = 'paused', state = w.state || jsonb_build_object('last_error', p_error[i]),
-            timeout = least(now() + interval '1 second' * (p_first_s[i] + CASE WHEN width_bucket(w.id, ids) * (p_each_ms[i] / 1000.0) <= most
+            timeout = least(now() + interval '1 second' * (first + CASE WHEN width_bucket(w.id, ids) * (p_each_ms[i] / 1000.0) <= most
                     THEN (width_bucket(w.id, ids) - random()) * p_each_ms[i] / 1000 ELSE most * (1 + random()) / 2 END),
                 pepsi.life_began(w.state, w.received_at) + (p_life_s[i] + 1) * interval '1 second')
         WHERE w.id = ANY (ids);
