@@ -3,6 +3,7 @@
 #include "books.h"
 #include "homeward.h"
 #include "say.h"
+#include "base/log.h"
 #include "srs.h"
 
 #include <stdlib.h>
@@ -23,7 +24,7 @@ static int one(const struct pass *p, struct str rcpt, struct buf *out, const str
 		if (b == SRS_OK)
 			count(p, "before", 1);
 		if (b == SRS_OK && !p->question)
-			say(p->h, p->m, PEPSI_LOG_INFO, "srs at=<%.*s> was made by the program before", STR_ARG(rcpt));
+			say(p->h, p->m, PEPSI_LOG_INFO, "srs at=%s was made by the program before", log_address(rcpt));
 	}
 	switch (r) {
 	case SRS_OK:
@@ -118,7 +119,7 @@ static int32_t send_home(const struct pass *p, char **list)
 {
 	for (size_t i = 0; i < p->n; i++) {
 		if (list[i] && !p->question)
-			say(p->h, p->m, PEPSI_LOG_INFO, "srs bounce at=<%.*s> home=<%s>", STR_ARG(from_host(p->h->rcpt(p->m, i))), list[i]);
+			say(p->h, p->m, PEPSI_LOG_INFO, "srs bounce at=%s home=%s", log_address(from_host(p->h->rcpt(p->m, i))), log_address(str_from(list[i])));
 		count(p, "home", list[i] != NULL);
 	}
 	return homeward(p->h, p->m, list);

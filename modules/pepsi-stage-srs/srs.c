@@ -6,6 +6,7 @@
 #include "ours.h"
 #include "say.h"
 #include "srs.h"
+#include "base/log.h"
 #include "proto/smtp/address.h"
 
 #include <json-c/json.h>
@@ -218,7 +219,7 @@ static int keep(const struct pass *p, struct str sender, struct buf *out)
 	if (k < 0)
 		say(p->h, p->m, PEPSI_LOG_WARN, "srs cannot keep a long sender: %s", why.n ? buf_z(&why) : "out of memory");
 	else if (!k)
-		say(p->h, p->m, PEPSI_LOG_WARN, "srs left from=<%.*s>: too long for an address, and MOST_KEPT senders are kept already", STR_ARG(sender));
+		say(p->h, p->m, PEPSI_LOG_WARN, "srs left from=%s: too long for an address, and MOST_KEPT senders are kept already", log_address(sender));
 	count(p, "kept", k > 0);
 	buf_free(&why);
 	return r;
@@ -246,7 +247,7 @@ static int32_t rewrite(const struct pass *p, const uint32_t *idx, size_t n, stru
 	int32_t r = from && rest ? PEPSI_OK : PEPSI_RETRY;
 	if (r == PEPSI_OK) {
 		count(p, "forwarded", n);
-		say(h, p->m, PEPSI_LOG_INFO, "srs forwarded from=<%.*s> as=<%s> rcpts=%zu of=%zu", STR_ARG(sender), from, n, p->n);
+		say(h, p->m, PEPSI_LOG_INFO, "srs forwarded from=%s as=%s rcpts=%zu of=%zu", log_address(sender), log_address(str_from(from)), n, p->n);
 	}
 	if (r == PEPSI_OK && n == p->n) {
 		r = h->merge_state(p->m, json);
@@ -285,7 +286,7 @@ static int32_t forward(const struct pass *p)
 		if (k == SRS_TOO_LONG)
 			k = keep(p, sender, &as);
 		if (k == SRS_BAD_ADDRESS)
-			say(p->h, p->m, PEPSI_LOG_WARN, "srs left from=<%.*s>: %s", STR_ARG(sender), srs_result_text(k));
+			say(p->h, p->m, PEPSI_LOG_WARN, "srs left from=%s: %s", log_address(sender), srs_result_text(k));
 		if (k == SRS_UNCHANGED || k == SRS_BAD_ADDRESS) {
 			count(p, "left", n);
 			r = p->h->advance(p->m);

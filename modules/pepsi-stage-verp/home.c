@@ -4,6 +4,7 @@
 #include "list.h"
 #include "ours.h"
 #include "say.h"
+#include "base/log.h"
 #include "verp_stage.h"
 #include "proto/dsn/read.h"
 #include "proto/srs/verp.h"
@@ -59,7 +60,7 @@ static int32_t refuse(const struct pass *p, const struct place *at)
 		json_object_array_add(list, o);
 		out[n_bad++] = (uint32_t)i;
 		if (!p->question)
-			say(h, p->m, PEPSI_LOG_WARN, "verp refused to=<%.*s> from=<%.*s> reason=\"%s\"", STR_ARG(to), STR_ARG(from_host(h->mail_from(p->m))), text);
+			say(h, p->m, PEPSI_LOG_WARN, "verp refused to=%s from=%s reason=\"%s\"", log_address(to), log_address(from_host(h->mail_from(p->m))), text);
 	}
 	tally(p, "refused", n_bad);
 	json_object_object_add(bounce, "kind", json_object_new_string("permanent"));
@@ -133,7 +134,7 @@ static int32_t learn(const struct pass *p, const struct place *at)
 	for (size_t i = 0; l && names && i < r.n; i++) {
 		const struct dsn_read_rcpt *one = &r.rcpt[i];
 		struct str who = proven(p, at, one);
-		say(p->h, p->m, PEPSI_LOG_INFO, "event=bounce-read to=<%.*s> proven=%s action=%d reason=%s hard=%s status=%.*s", STR_ARG(one->address), who.n ? "yes" : "no",
+		say(p->h, p->m, PEPSI_LOG_INFO, "event=bounce-read to=%s proven=%s action=%d reason=%s hard=%s status=%.*s", log_address(one->address), who.n ? "yes" : "no",
 		    (int)one->action, dsn_reason_text(one->reason), one->hard ? "yes" : "no", STR_ARG(one->status));
 		tally(p, "unproven", !who.n);
 		if (!who.n || !one->hard || (one->reason != DSN_REASON_UNKNOWN_USER && one->reason != DSN_REASON_MOVED))
@@ -145,7 +146,7 @@ static int32_t learn(const struct pass *p, const struct place *at)
 		say(p->h, p->m, PEPSI_LOG_WARN, "what a bounce says of %zu recipients cannot be kept: %s", n, buf_z(&why));
 		ret = PEPSI_RETRY;
 	} else if (n) {
-		say(p->h, p->m, PEPSI_LOG_INFO, "suppression learnt recipients=%zu new=%d first=<%.*s>", n, made, STR_ARG(l[0].recipient));
+		say(p->h, p->m, PEPSI_LOG_INFO, "suppression learnt recipients=%zu new=%d first=%s", n, made, log_address(l[0].recipient));
 		tally(p, "learnt", n);
 	}
 	free(l);
