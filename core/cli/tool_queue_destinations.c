@@ -11,6 +11,13 @@ struct row {
 	size_t at;               /* in its report */
 };
 
+/* A number of a module's, small enough to be added to another. */
+static int64_t number(struct json_object *o, const char *key)
+{
+	int64_t n = cli_json_int(o, key), most = INT64_C(1) << 50;
+	return n > most ? most : n < -most ? -most : n;
+}
+
 static bool fits(struct str name, const char *pattern)
 {
 	char z[512];
@@ -28,7 +35,7 @@ static bool fits(struct str name, const char *pattern)
 /* What was left when it was told, less what has passed since. */
 static int64_t left_ms(const struct row *r)
 {
-	int64_t ms = cli_json_int(r->o, "backoff_ms") - cli_json_int(r->from, "age_s") * 1000;
+	int64_t ms = number(r->o, "backoff_ms") - number(r->from, "age_s") * 1000;
 	return ms > 0 ? ms : 0;
 }
 
@@ -52,7 +59,7 @@ static unsigned rank(const struct row *r)
 static int compare(const void *a, const void *b)
 {
 	const struct row *x = a, *y = b;
-	int64_t w = cli_json_int(y->o, "waiting") - cli_json_int(x->o, "waiting");
+	int64_t w = number(y->o, "waiting") - number(x->o, "waiting");
 	unsigned r = rank(x), s = rank(y);
 	if (r != s)
 		return r < s ? -1 : 1;
@@ -95,8 +102,8 @@ static void print_json(const struct row *rows, size_t n)
 			json_object_object_add(o, "state", json_object_new_string(state.p));
 		json_object_object_add(o, "backoff_ms", json_object_new_int64(left));
 		json_object_object_add(o, "stage", json_object_new_string(cli_json_text(rows[i].from, "stage").p));
-		json_object_object_add(o, "pid", json_object_new_int64(cli_json_int(rows[i].from, "pid")));
-		json_object_object_add(o, "age_s", json_object_new_int64(cli_json_int(rows[i].from, "age_s")));
+		json_object_object_add(o, "pid", json_object_new_int64(number(rows[i].from, "pid")));
+		json_object_object_add(o, "age_s", json_object_new_int64(number(rows[i].from, "age_s")));
 		json_object_array_add(all, json_object_get(o));
 	}
 	cli_json_print(all);
@@ -111,7 +118,7 @@ static void trouble(struct cli_table *t, const struct row *r)
 		cli_table_cell(t, STR("-"));
 		return;
 	}
-	cli_text_duration(ago, sizeof ago, cli_json_int(r->o, "trouble_ago_ms") / 1000 + cli_json_int(r->from, "age_s"));
+	cli_text_duration(ago, sizeof ago, number(r->o, "trouble_ago_ms") / 1000 + number(r->from, "age_s"));
 	cli_table_cellf(t, "%.*s, %s ago%s%.*s", STR_ARG(what), ago, error.n ? ": " : "", STR_ARG(error));
 }
 
@@ -126,7 +133,7 @@ static void print_table(const struct row *rows, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		struct json_object *o = rows[i].o;
 		struct str state = state_of(&rows[i]), tls = cli_json_text(o, "tls");
-		int64_t left = left_ms(&rows[i]), window = cli_json_int(o, "window");
+		int64_t left = left_ms(&rows[i]), window = number(o, "window");
 		char span[64];
 		cli_table_cell(&t, cli_json_text(o, "destination"));
 		cli_table_cell(&t, cli_json_text(rows[i].from, "stage"));
@@ -135,12 +142,12 @@ static void print_table(const struct row *rows, size_t n)
 			cli_table_cellf(&t, "%.*s %s", STR_ARG(state), span);
 		else
 			cli_table_cell(&t, state.n ? state : STR("-"));
-		cli_table_cellf(&t, "%" PRId64, cli_json_int(o, "working") + cli_json_int(o, "idle"));
-		cli_table_cellf(&t, "%" PRId64, window ? window : cli_json_int(o, "concurrency"));
-		cli_table_cellf(&t, "%" PRId64, cli_json_int(o, "waiting"));
-		cli_table_cellf(&t, "%" PRId64, cli_json_int(o, "sent"));
-		cli_table_cellf(&t, "%" PRId64, cli_json_int(o, "refused"));
-		cli_table_cellf(&t, "%" PRId64, cli_json_int(o, "failed"));
+		cli_table_cellf(&t, "%" PRId64, number(o, "working") + number(o, "idle"));
+		cli_table_cellf(&t, "%" PRId64, window ? window : number(o, "concurrency"));
+		cli_table_cellf(&t, "%" PRId64, number(o, "waiting"));
+		cli_table_cellf(&t, "%" PRId64, number(o, "sent"));
+		cli_table_cellf(&t, "%" PRId64, number(o, "refused"));
+		cli_table_cellf(&t, "%" PRId64, number(o, "failed"));
 		cli_table_cell(&t, tls.n ? tls : json_object_object_get_ex(o, "tls", NULL) ? STR("none") : STR("-"));
 		trouble(&t, &rows[i]);
 	}

@@ -4,22 +4,12 @@
 #include <stdlib.h>
 #include <strings.h>
 
-static int by_text(struct str a, struct str b, int (*compare)(const char *, const char *, size_t))
+static int by_address(const struct addressee *x, const struct addressee *y)
 {
+	struct str a = x->rcpt->address, b = y->rcpt->address;
 	size_t n = a.n < b.n ? a.n : b.n;
-	int r = n ? compare(a.p, b.p, n) : 0;
+	int r = n ? strncasecmp(a.p, b.p, n) : 0;
 	return r ? r : a.n < b.n ? -1 : a.n > b.n;
-}
-
-static int octets(const char *a, const char *b, size_t n)
-{
-	return memcmp(a, b, n);
-}
-
-static int by_address(const struct addressee *a, const struct addressee *b)
-{
-	int r = by_text(a->rcpt->local, b->rcpt->local, octets);
-	return r ? r : by_text(a->rcpt->domain, b->rcpt->domain, strncasecmp);
 }
 
 static int by_place(const void *a, const void *b)

@@ -10,8 +10,8 @@ struct addressee {
 	unsigned notify;              /* what was wished for him any time: SMTP_NOTIFY_*, 0: nothing */
 };
 
-/* Fills out, which has room for all of tx->rcpts, in their order. Two are one where the local parts are the same, octet for octet, and the domains but
- * for letter case. Returns how many there are. */
+/* Fills out, which has room for all of tx->rcpts, in their order. Two are one where they differ in letter case (ASCII) at most: local
+ * parts may differ in that by the letter (RFC 5321 §2.4), and nowhere do. Returns how many there are. */
 size_t addressees_once(const struct smtp_transaction *tx, struct addressee *out);
 
 #endif

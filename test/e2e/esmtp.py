@@ -204,7 +204,7 @@ def repeated(d):
         s = pepsi.Smtp(port, ehlo="client.example.test" if replies == 1 else None)
         if replies > 1:
             s.cmd("LHLO client.example.test")
-        begin(s, [TO] * 20 + ["alice@EXAMPLE.test"])
+        begin(s, [TO] * 19 + ["aLiCe@example.test", "alice@EXAMPLE.test"])
         s.cmd("DATA")
         s.raw(pepsi.crlf(sent) + b".\r\n")
         for _ in range(replies):

@@ -179,6 +179,20 @@ def nothing_forged(t):
     d.stop()
 
 
+def boasted(t):
+    """A report whose numbers no sum holds and whose words would steer a terminal: shown as far as it goes, by tools that go on."""
+    d = measuring(t)
+    d.accept("s@example.test", ["boast@far.test"], b"Subject: x\r\n\r\nhello\r\n")
+    pepsi.wait_for("the report", lambda: len(d.json("queue", "destinations")) == 3, 30, 0.2)
+    code, out, err = d.cli("queue", "destinations")
+    pepsi.check(code == 0 and "near.test" in out and not err, "%d %s %s" % (code, out, err))
+    pepsi.check(not [c for c in out if (ord(c) < 32 and c != "\n") or 127 <= ord(c) < 160 or c == "\u202e"], "characters that steer: %r" % out)
+    for pattern in ("far.test", "*", "[", "x" * 600):
+        pepsi.check(d.cli("queue", "destinations", pattern)[0] == 0, pattern)
+    pepsi.check(d.status()["healthy"], "the reactor suffers")
+    d.stop()
+
+
 def relays_count(t):
     """The next hops of an operator: what was handed on, put off and refused, over how many sessions; the same names for all."""
     hop, store = pepsi.Sink(t), pepsi.Sink(t, lmtp=True)
@@ -218,4 +232,4 @@ def relays_count(t):
     d.stop()
 
 
-pepsi.main(__file__, [well_formed, balance_holds, crowd_that_says_nothing, modules_count, many_count, crash_costs_a_second, nothing_forged, relays_count])
+pepsi.main(__file__, [well_formed, balance_holds, crowd_that_says_nothing, modules_count, many_count, crash_costs_a_second, nothing_forged, boasted, relays_count])
