@@ -168,7 +168,7 @@ PGconn *module_link_get(struct module_link *m, const struct store_params *params
 		return m->pg;
 	m->began_us = now;
 	m->params = *params;
-	snprintf(m->name, sizeof(m->name), "%s module", params->name ? params->name : "pepsi");
+	snprintf(m->name, sizeof(m->name), "%.50s module", params->name ? params->name : "pepsi");
 	m->params.name = m->name;
 	if (m->base)
 		begin(m);

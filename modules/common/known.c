@@ -78,12 +78,14 @@ static void soon(struct known *k, int64_t ms)
 	k->host->event_arm(k->timer, 0, ms);
 }
 
-static void deliver(struct known *k)
+/* loop: from a callback of the loop, not from open() or close(). */
+static void deliver(struct known *k, bool loop)
 {
 	struct ask *a;
 	while ((a = TAILQ_FIRST(&k->done))) {
 		TAILQ_REMOVE(&k->done, a, link);
-		k->host->in_hand(NULL);
+		if (loop)
+			k->host->in_hand(NULL);
 		if (a->fn)
 			a->fn(a->arg, a->res);
 		free_ask(a);
@@ -240,8 +242,8 @@ static void on_timer(void *arg, uint32_t what)
 {
 	struct known *k = arg;
 	(void)what;
+	deliver(k, true);
 	k->host->in_hand(NULL);
-	deliver(k);
 	next(k);
 }
 
@@ -311,7 +313,7 @@ void known_settle(struct known *k)
 	while (!TAILQ_EMPTY(&k->waiting) || !TAILQ_EMPTY(&k->done)) {
 		while (!TAILQ_EMPTY(&k->waiting))
 			step(k, INT64_MAX);
-		deliver(k);
+		deliver(k, false);
 	}
 	k->host->event_arm(k->timer, 0, -1);
 }
