@@ -194,8 +194,8 @@ static inline const struct pepsi_dns_rr *pepsi_dns_at(const struct pepsi_dns *a,
  *     …                              complete_success(msg, …); complete(msg, PEPSI_OK): msg is gone
  *
  * Rules
- *  - No callback may block, nor take long: while it runs, every other message of the worker waits. (database() may be called; its
- *    statements block: short ones, and not for each message.)
+ *  - No callback may block, nor take long: while it runs, every other message of the worker waits. (database() may be called, and is NULL
+ *    until the connection is there; its statements block, unless they are sent with PQsendQueryParams() and the socket is watched.)
  *  - Memory the host handed out for a message lives until complete().
  *  - Callbacks come from the loop, one at a time, never from within a call of the module's.
  *  - Who is to blame if a callback crashes or hangs: the message that in_hand() named last within it; during process() and stop()
