@@ -4,7 +4,7 @@
  * session; when it is away, both are tried again now and then, more seldom the longer a try takes. Answers carry the id and come in the order of
  * the commits.
  *
- * Leaving, told: the channel's end says that no more comes (reload, MAX_MESSAGES, idle). What is here is begun and may go on for DRAIN_US;
+ * Leaving, told: the channel's end says that no more comes (reload, MAX_MESSAGES, idle). What is here is begun, hears stop(YIELD) and may go on for DRAIN_US;
  * then, or at once on SIGTERM, the dispatcher is told ("3"), stop(LEAVE) is called for each pending message, and
  * CONCURRENT_GRACE_US later the process ends whatever is left; what was done is committed first. A message that has had MAX_RUNTIME in spite
  * of stop(RUNTIME) ends the worker the same way, so that its neighbours can end well, and is named in the page. */
@@ -397,6 +397,8 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	}
 	if (s->drain_until && now >= s->drain_until)
 		leave(s, "the time to drain is over");
+	else if (s->drain_until && !s->leave_until)
+		concurrent_yield_all(s->c);
 	if (s->leave_until)
 		concurrent_stop_all(s->c); /* for whom there was no memory before */
 	look_at_silence(s, now);

@@ -63,7 +63,7 @@ PGresult *query_ask(PGconn *db, const char *sql, int n, const char *const *value
 	const char *code = PQresultErrorField(res, PG_DIAG_SQLSTATE);
 	if (state)
 		snprintf(state, 6, "%s", code ? code : "");
-	struct str text = str_trim(str_from(!db ? "the database is away" : silent ? "the database does not answer" : PQerrorMessage(db)));
+	struct str text = str_trim(str_from(!db ? "the database is away" : silent ? "the database does not answer" : res ? PQresultErrorMessage(res) : PQerrorMessage(db)));
 	ptrdiff_t nl = str_chr(text, '\n');
 	buf_adds(why, nl < 0 ? text : str_n(text.p, (size_t)nl));
 	PQclear(res);

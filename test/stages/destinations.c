@@ -111,7 +111,8 @@ static void stop(void *worker, const struct pepsi_host *host, struct pepsi_msg *
 {
 	struct job *j = jobs;
 	(void)worker;
-	(void)why;
+	if (why == PEPSI_STOP_YIELD)
+		return;
 	while (j && j->msg != msg)
 		j = j->next;
 	if (!j)
