@@ -77,13 +77,17 @@ static void add_text(struct dsn_gather *g, const struct mail_mime_part *p, bool 
 	struct buf decoded = BUF_INIT(DSN_READ_TEXT_MAX), plain = BUF_INIT(DSN_READ_TEXT_MAX + 64), utf8 = BUF_INIT(DSN_READ_TEXT_MAX * 4);
 	struct str human, returned, text = p->body;
 	if (p->encoding == MAIL_TRANSFER_BASE64 || p->encoding == MAIL_TRANSFER_QP) {
-		if (text.n > DSN_READ_TEXT_MAX)
-			text.n = DSN_READ_TEXT_MAX;
+		bool cut = text.n > DSN_READ_TEXT_MAX;
+		if (cut) { /* … not within "=C3" */
+			const char *sign = memchr(text.p + DSN_READ_TEXT_MAX - 2, '=', 2);
+			text.n = sign ? (size_t)(sign - text.p) : DSN_READ_TEXT_MAX;
+		}
 		mail_transfer_decode(p->encoding, text, &decoded);
 		text = buf_str(&decoded);
+		if (cut && text.n) /* half a character at the end would make it look like no UTF-8 */
+			text.n = str_utf8_cut(text, text.n - 1);
 	}
-	if (text.n > DSN_READ_TEXT_MAX)
-		text.n = DSN_READ_TEXT_MAX;
+	text.n = str_utf8_cut(text, DSN_READ_TEXT_MAX);
 	text = dsn_read_utf8(p->charset, text, &utf8);
 	if (dsn_read_json(g, text))
 		text = STR_NULL; /* all that it says is read */
@@ -253,17 +257,18 @@ static int fill(struct dsn_gather *g, const struct mail_mime *m)
 {
 	struct dsn_read *r = g->r;
 	struct str head = m->part[0].head, value, to;
-	struct buf subject = BUF_INIT(8192);
+	struct buf subject = BUF_INIT(3 * 8192), utf8 = BUF_INIT(4 * 8192);
 	r->rcpt = arena_calloc(r->mem, DSN_READ_RCPTS_MAX, sizeof *r->rcpt);
 	if (!r->rcpt)
 		return DSN_READ_MEMORY;
 	g->from = address_in(field(g, head, "From"));
 	g->to = address_in(field(g, head, "To"));
 	g->failed = field(g, head, "X-Failed-Recipients");
-	value = field(g, head, "Subject");
+	value = dsn_read_utf8(STR_NULL, field(g, head, "Subject"), &utf8); /* some encode nothing */
 	mail_encoded_decode(value, &subject);
 	g->subject = subject.n ? arena_str(r->mem, buf_str(&subject)) : STR_NULL;
 	buf_free(&subject);
+	buf_free(&utf8);
 	sort_parts(g, m);
 	if (!r->formal)
 		unmarked_status(g);

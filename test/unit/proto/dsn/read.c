@@ -71,6 +71,8 @@ static const struct {
 		DSN_REASON_UNKNOWN_USER, "5.0.0", 0 },
 	{ REPORT "Final-Recipient: rfc822; u@y.example\nAction: failed\nStatus: 5.0.0\nDiagnostic-Code: smtp; 550 Empf\xe4nger unbekannt\n--b--\n", "u@y.example", DSN_READ_FAILED,
 		DSN_REASON_UNKNOWN_USER, "5.0.0", 550 },
+	{ "From: post@mx.example\nSubject: \x1b$BG[?.$G$-$^$;$s\x1b(B\n\n<u@y.example>\nNo such user\n", "u@y.example", DSN_READ_FAILED, DSN_REASON_UNKNOWN_USER, "", 0 },
+	{ "From: post@mx.example\nSubject: Zustellung verz\xf6gert, noch nicht zugestellt\n\n<u@y.example>\nZeit\xfc" "berschreitung\n", "u@y.example", DSN_READ_DELAYED, DSN_REASON_EXPIRED, "", 0 },
 	{ DAEMON "Subject: Retrasado: te\n\nSe seguirá intentando.\n<u@y.example>\nTiempo de espera\n", "u@y.example", DSN_READ_DELAYED, DSN_REASON_EXPIRED, "", 0 },
 	/* a loop that somebody's system broke */
 	{ DAEMON "Subject: Loop alert\n\nA mail loop was found.\n\nReceived: from x\nTo: <u@y.example>\n\nhi\n", "u@y.example", DSN_READ_FAILED, DSN_REASON_NETWORK, "", 0 },
@@ -171,6 +173,20 @@ static void clean(void **state)
 				dsn_read_free(&r);
 				buf_free(&b);
 			}
+	/* a text that is cut within a character is still UTF-8, whatever it is encoded in */
+	for (unsigned shift = 0; shift < 9; shift++)
+		for (int qp = 0; qp < 2; qp++) {
+			struct buf b = BUF_INIT(1 << 20);
+			buf_addz(&b, qp ? DAEMON "Subject: failed\nContent-Transfer-Encoding: quoted-printable\n\n<u@y.example>\nпользователь не найден\n" : DAEMON "Subject: failed\n\n<u@y.example>\nпользователь не найден\n");
+			buf_add(&b, "12345678", shift);
+			while (b.n < 2 * DSN_READ_TEXT_MAX)
+				buf_addz(&b, qp ? "=E6=97=A5" : "日");
+			assert_int_equal(dsn_read(buf_str(&b), true, &r), 0);
+			if (r.n != 1 || r.rcpt[0].reason != DSN_REASON_UNKNOWN_USER)
+				fail_msg("shift %u qp %d: %zu recipients, %s, %.60s", shift, qp, r.n, r.n ? dsn_reason_text(r.rcpt[0].reason) : "", r.n ? r.rcpt[0].diagnostic.p : "");
+			dsn_read_free(&r);
+			buf_free(&b);
+		}
 	/* no address is kept that is not UTF-8 */
 	assert_int_equal(dsn_read(STR(REPORT "Final-Recipient: rfc822; \xfc@y.example\nAction: failed\nStatus: 5.1.1\n--b--\n"), true, &r), 0);
 	assert_int_equal(r.n, 0);

@@ -83,6 +83,7 @@ static const struct {
 	{ "mailprog: Couldn't create \"/mail/zoe\": no such user in this box", DSN_REASON_SYSTEM }, { "The address wasn\xe2\x80\x99t found at tea.example", DSN_REASON_UNKNOWN_USER },
 	{ "Messages from [192.0.2.7] weren't sent: too many of them", DSN_REASON_BLOCKED }, { "Zoe is not in the directory of Tea Ltd", DSN_REASON_UNKNOWN_USER },
 	{ "The hostesses are unknown by name", DSN_REASON_OTHER }, { "cannot open mailbox /mail/zoe: Permission", DSN_REASON_SYSTEM },
+	{ "The sender address joe@tea.example does not exist", DSN_REASON_SENDER }, { "El remitente no existe", DSN_REASON_SENDER }, { "发件人不存在", DSN_REASON_SENDER },
 	/* German */
 	{ "Die Adresse zoe@tee.example wurde nicht gefunden", DSN_REASON_UNKNOWN_USER }, { "EMPFÄNGER UNBEKANNT", DSN_REASON_UNKNOWN_USER }, { "Empfaenger unbekannt", DSN_REASON_UNKNOWN_USER },
 	{ "Das Postfach von Zoe ist voll", DSN_REASON_FULL }, { "Der Brief ist zu groß", DSN_REASON_TOO_BIG }, { "Das Konto ist gesperrt", DSN_REASON_DISABLED },
