@@ -29,6 +29,8 @@ static const struct pepsi_option options[] = {
 	{ "WARMUP_*", PEPSI_OPT_MULTI, PEPSI_OPTF_FILE_ONLY, NULL, 0, 0, NULL,
 	    "ADDRESS… start=YYYY-MM-DD steps=N,N,… (or first=N factor=F last=N): messages a day (UTC) that a new source address sends to each destination" },
 	{ "OWN_NAMES", PEPSI_OPT_LIST, 0, NULL, 0, 0, NULL, "further names of this host: exchangers of that name are ourselves; HOSTNAME and HELO are known" },
+	{ "LOOP_DETECT", PEPSI_OPT_BOOL, 0, "YES", 0, 0, NULL,
+	    "an exchanger that answers EHLO with a name of ours is ourselves: mail is not sent there, and returned (5.4.6) when there is no other" },
 	{ "OWN_ADDRESSES", PEPSI_OPT_LIST, 0, NULL, 0, 0, NULL,
 	    "addresses that lead to this host from outside (NAT); those of its interfaces are known" },
 	{ "ALLOW_NETWORKS", PEPSI_OPT_LIST, PEPSI_OPTF_FILE_ONLY, NULL, 0, 0, NULL,
@@ -62,6 +64,7 @@ static void stage_close(void *worker)
 	address_health_free(w->health);
 	ratchet_memory_free(w->ratchet);
 	tls_results_free(w->results);
+	known_free(w->known);
 	outlook_free(w->outlook);
 	queue_free(w->queue);
 	safety_free(w->safety);
@@ -86,19 +89,22 @@ static int32_t start(const struct pepsi_host *host, const struct pepsi_conf *con
 		w->set.policy.measure = &w->measure;
 		w->back = count_new(host, conf, PEPSI_METRIC_COUNTER, "given_back", "why", "backoff window rate poor full memory tls health leaving time",
 		    "Messages that went back to the queue without an attempt.");
+		w->loops = count_new(host, conf, PEPSI_METRIC_COUNTER, "loops", NULL, NULL, "Sessions with a host that calls itself by a name of ours: nothing was sent.");
 		w->env.tls = hop_tls_conf_new(false, w->set.ca_file, &why);
 		w->queue = queue_new(w);
 		w->safety = safety_new(host);
 		w->outlook = outlook_new(w);
-		w->ratchet = ratchet_memory_new(host, conf);
+	}
+	if (w->outlook && (w->known = known_new(host, conf))) {
+		w->ratchet = ratchet_memory_new(host, conf, w->known);
 		if (warmups_count(w->set.warmups))
 			w->warm = warm_new(w);
 		if (w->set.sts)
-			w->sts = sts_policies_new(host, conf, &why);
+			w->sts = sts_policies_new(host, conf, w->known, &why);
 		if (w->set.tlsrpt)
-			w->results = tls_results_new(host, conf);
+			w->results = tls_results_new(host, conf, w->known);
 		if (w->set.health)
-			w->health = address_health_new(host, conf, &why);
+			w->health = address_health_new(host, conf, w->known, &why);
 	}
 	if (!w->env.tls || !w->queue || !w->safety || !w->outlook || !w->ratchet || (w->set.sts && !w->sts) || (w->set.health && !w->health) ||
 	    (w->set.tlsrpt && !w->results) || (warmups_count(w->set.warmups) && !w->warm)) {
