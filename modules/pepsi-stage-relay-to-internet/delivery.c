@@ -358,7 +358,9 @@ static void grace_over(void *arg, uint32_t what)
 void delivery_stop(struct delivery *d, uint32_t why)
 {
 	const struct pepsi_host *host = d->w->host;
-	bool leave = why == PEPSI_STOP_LEAVE;
+	bool leave = why != PEPSI_STOP_RUNTIME;
+	if (why == PEPSI_STOP_YIELD && d->line)
+		return;
 	if (d->line && d->line->sent) {
 		/* on its way: cut now, it might arrive twice */
 		if (!d->grace && (d->grace = host->event_new(d->w->conf, -1, grace_over, d)))

@@ -15,6 +15,7 @@
 
 #include "address_health.h"
 #include "base/arena.h"
+#include "known.h"
 #include "lookup.h"
 #include "pattern.h"
 #include "proto/relay/route.h"
@@ -79,6 +80,7 @@ struct worker {
 	struct delivery *all;
 	struct line *lines;
 	struct queue *queue;
+	struct known *known;               /* the database, for those that follow */
 	struct sts_policies *sts;
 	struct address_health *health;
 	struct ratchet_memory *ratchet;
