@@ -35,7 +35,7 @@ static int hex4(struct reader *r)
 {
 	int v = 0;
 	for (unsigned i = 0; i < 4; i++, r->at++) {
-		int c = peek(r), d = c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
+		int c = peek(r), d = c < 0 ? -1 : ascii_hex((char)c);
 		if (d < 0)
 			return -1;
 		v = v << 4 | d;

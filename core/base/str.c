@@ -95,6 +95,19 @@ int str_u64(struct str s, uint64_t max, uint64_t *ret)
 	return 0;
 }
 
+int str_unhex(struct str s, unsigned char *out, size_t n)
+{
+	if (s.n != 2 * n)
+		return -1;
+	for (size_t i = 0; i < n; i++) {
+		int high = ascii_hex(s.p[2 * i]), low = ascii_hex(s.p[2 * i + 1]);
+		if (high < 0 || low < 0)
+			return -1;
+		out[i] = (unsigned char)(high << 4 | low);
+	}
+	return 0;
+}
+
 bool str_is_ascii(struct str s)
 {
 	for (size_t i = 0; i < s.n; i++)

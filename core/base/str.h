@@ -46,9 +46,30 @@ static inline char ascii_lower(char c)
 	return c >= 'A' && c <= 'Z' ? (char)(c + ('a' - 'A')) : c;
 }
 
+static inline bool ascii_is_alpha(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+static inline bool ascii_is_digit(char c)
+{
+	return c >= '0' && c <= '9';
+}
+
 static inline bool ascii_is_alnum(char c)
 {
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+	return ascii_is_alpha(c) || ascii_is_digit(c);
+}
+
+/* What a hexadecimal digit of either case is worth; -1: it is none. */
+static inline int ascii_hex(char c)
+{
+	return ascii_is_digit(c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+static inline bool ascii_is_hex(char c)
+{
+	return ascii_hex(c) >= 0;
 }
 
 static inline void ascii_lower_z(char *z)
@@ -76,6 +97,8 @@ struct str str_behind(struct str s, char c);
 int str_u64(struct str s, uint64_t max, uint64_t *ret);
 /* Valid UTF-8 (RFC 3629: no surrogates, nothing overlong, at most U+10FFFF)? */
 bool str_is_utf8(struct str s);
+/* 2 * n hexadecimal digits of either case, the whole string, into n octets. Returns 0, or -1: out may be half written then. */
+int str_unhex(struct str s, unsigned char *out, size_t n);
 /* Where to cut s so that at most max octets are left and no UTF-8 character is parted: the length that is left. Octets that are no UTF-8
  * are cut anywhere. */
 size_t str_utf8_cut(struct str s, size_t max);

@@ -1,6 +1,6 @@
 /* KEY_DIR on the disk (dkim_dir.h). */
 #include "dkim_dir.h"
-#include "proto/smtp/address.h"
+#include "proto/address/address.h"
 
 #include <dirent.h>
 #include <errno.h>

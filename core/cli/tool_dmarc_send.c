@@ -3,7 +3,7 @@
  * queue and marked as sent in one transaction, so that two runs beside each other, or one that is killed, send none twice. */
 #include "base/log.h"
 #include "dmarc_send.h"
-#include "proto/smtp/address.h"
+#include "proto/address/address.h"
 
 #include <stdlib.h>
 

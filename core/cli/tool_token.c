@@ -4,7 +4,6 @@
 #include "service.h"
 #include "token/token.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
@@ -235,11 +234,10 @@ static int parameter(struct str url, const char *name, struct buf *out)
 		if (word.n <= n || memcmp(word.p, name, n) || word.p[n] != '=')
 			continue;
 		for (size_t i = n + 1; i < word.n; i++) {
-			char hex[3] = { word.p[i], 0, 0 };
-			if (word.p[i] == '%' && i + 2 < word.n && isxdigit((unsigned char)word.p[i + 1]) && isxdigit((unsigned char)word.p[i + 2])) {
-				hex[0] = word.p[++i];
-				hex[1] = word.p[++i];
-				buf_addc(out, (char)strtol(hex, NULL, 16));
+			unsigned char octet;
+			if (word.p[i] == '%' && i + 2 < word.n && !str_unhex(str_n(word.p + i + 1, 2), &octet, 1)) {
+				i += 2;
+				buf_addc(out, (char)octet);
 			} else {
 				buf_addc(out, word.p[i] == '+' ? ' ' : word.p[i]);
 			}

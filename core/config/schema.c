@@ -3,7 +3,7 @@
 #include "schema.h"
 #include "config_internal.h"
 #include "proto/dns/dnsbl.h"
-#include "proto/smtp/address.h"
+#include "proto/address/address.h"
 
 #include <arpa/inet.h>
 #include <inttypes.h>

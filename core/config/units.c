@@ -28,7 +28,7 @@ static int take(struct str *s, const struct unit *units, size_t n, int64_t *ret,
 	if (str_u64(str_n(s->p, digits), INT64_MAX, &v))
 		return -1;
 	struct str rest = str_trim(str_skip(*s, digits));
-	for (letters = 0; letters < rest.n && ((rest.p[letters] | 0x20) >= 'a' && (rest.p[letters] | 0x20) <= 'z'); letters++)
+	for (letters = 0; letters < rest.n && ascii_is_alpha(rest.p[letters]); letters++)
 		;
 	*s = str_trim(str_skip(rest, letters));
 	*ret_unit = NULL;

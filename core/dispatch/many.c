@@ -42,10 +42,8 @@ uint32_t many_place(struct str rcpt)
 	size_t at = rcpt.n;
 	while (at && rcpt.p[at - 1] != '@')
 		at--;
-	for (; at < rcpt.n; at++) {
-		unsigned char c = (unsigned char)rcpt.p[at];
-		h = (h ^ (c >= 'A' && c <= 'Z' ? c + 32u : c)) * 16777619u;
-	}
+	for (; at < rcpt.n; at++)
+		h = (h ^ (unsigned char)ascii_lower(rcpt.p[at])) * 16777619u;
 	return h ? h : 1;
 }
 

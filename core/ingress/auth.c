@@ -253,18 +253,6 @@ static struct str service(const struct session *s)
 	return s->terms->need_auth ? STR("submission") : STR("smtp");
 }
 
-static int from_hex(const char *hex, unsigned char out[32])
-{
-	for (unsigned i = 0; i < 64; i++) {
-		char c = hex[i];
-		int v = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-		if (v < 0)
-			return -1;
-		out[i / 2] = (unsigned char)(i % 2 ? out[i / 2] | v : v << 4);
-	}
-	return 0;
-}
-
 /* Text of a peer as a wire text takes it: no controls, not too long. */
 static struct str fit(struct str t)
 {
@@ -296,7 +284,7 @@ static int start(struct exchange *x, const struct smtp_event *ev, int64_t held_u
 	m.start.plus_offered = s->mechs & 1u << SASL_SCRAM_SHA_256_PLUS;
 	if (m.start.plus_offered)
 		m.start.n_bindings = bindings(s, m.start.bindings, exporter, end_point);
-	if (s->identity && !from_hex(s->identity->fingerprint, digest)) {
+	if (s->identity && !str_unhex(str_from(s->identity->fingerprint), digest, sizeof digest)) {
 		m.start.has_cert = m.start.cert_verified = true;
 		m.start.cert_digest = str_n((char *)digest, sizeof digest);
 		m.start.cert_subject = fit(str_from(s->identity->subject));

@@ -5,7 +5,7 @@
 #include "before.h"
 #include "greylist.h"
 #include "ingress_internal.h"
-#include "proto/smtp/address.h"
+#include "proto/address/address.h"
 
 #include <stdarg.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* What a RCPT with an address would be told, for `pepsi recipient test`: the same question, without a session. */
 #include "before.h"
 #include "ingress_internal.h"
-#include "proto/smtp/address.h"
+#include "proto/address/address.h"
 
 #include <stdio.h>
 #include <stdlib.h>

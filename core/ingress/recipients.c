@@ -1,7 +1,7 @@
 /* Which sources a domain has, and the way of one question through them; see recipients.h. */
 #include "recipients_internal.h"
 
-#include "proto/smtp/address.h"
+#include "proto/address/address.h"
 
 #include <stdlib.h>
 #include <sys/random.h>

@@ -3,7 +3,7 @@
 #include "accounts_internal.h"
 
 #include "base/log.h"
-#include "proto/smtp/address.h"
+#include "proto/address/address.h"
 #include "store/recipient.h"
 
 #include <stdio.h>

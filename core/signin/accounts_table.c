@@ -3,9 +3,8 @@
 #include "accounts_internal.h"
 
 #include "base/log.h"
-#include "proto/smtp/address.h"
+#include "proto/address/address.h"
 
-#include <ctype.h>
 #include <string.h>
 
 /* ---- reading */
@@ -133,8 +132,8 @@ static const char *take_certificate(struct buf *kept, struct str s, struct str *
 {
 	size_t at = kept->n;
 	for (size_t i = 0; i < s.n; i++)
-		if (isxdigit((unsigned char)s.p[i]))
-			buf_addc(kept, (char)tolower((unsigned char)s.p[i]));
+		if (ascii_is_hex(s.p[i]))
+			buf_addc(kept, ascii_lower(s.p[i]));
 		else if (s.p[i] != ':')
 			return "not a SHA-256 fingerprint: 64 hexadecimal digits";
 	if (kept->failed || kept->n - at != 64)

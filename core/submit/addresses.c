@@ -2,7 +2,7 @@
  * with a few flags instead of a grammar, since only the addresses are wanted. Pure. */
 #include "submit.h"
 
-#include "proto/smtp/address.h"
+#include "proto/address/address.h"
 
 #include <stdlib.h>
 

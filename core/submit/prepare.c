@@ -143,7 +143,7 @@ static void put_name(struct buf *out, struct str name)
 		buf_addz(out, "=?utf-8?Q?");
 		for (size_t i = 0; i < name.n; i++) {
 			unsigned char c = (unsigned char)name.p[i];
-			if ((c | 0x20) >= 'a' && (c | 0x20) <= 'z' && c < 128) {
+			if (ascii_is_alpha((char)c)) {
 				buf_addc(out, (char)c);
 			} else {
 				buf_addc(out, '=');

@@ -3,7 +3,7 @@
 
 #include "base/log.h"
 #include "proto/report/mail.h"
-#include "proto/smtp/address.h"
+#include "proto/address/address.h"
 #include "count.h"
 #include "query.h"
 #include "say.h"

@@ -2,7 +2,7 @@
 #include "return_path.h"
 
 #include "base/log.h"
-#include "proto/smtp/address.h"
+#include "proto/address/address.h"
 #include "say.h"
 
 #include <json-c/json.h>

@@ -2,7 +2,7 @@
  * in results; an address is followed once per recipient, so a loop ends. */
 #include "aliases.h"
 
-#include "proto/smtp/address.h"
+#include "proto/address/address.h"
 
 #include <stdlib.h>
 

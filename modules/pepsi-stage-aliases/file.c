@@ -1,7 +1,7 @@
 /* The text map, in the form of aliases(5): parsed into a hash table once, looked up without allocation. */
 #include "aliases.h"
 
-#include "proto/smtp/address.h"
+#include "proto/address/address.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* See terms.h. */
 #include "terms.h"
 #include "say.h"
-#include "proto/smtp/address.h"
+#include "proto/address/address.h"
 
 #include <stdio.h>
 #include <stdlib.h>

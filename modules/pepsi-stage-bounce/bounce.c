@@ -7,7 +7,7 @@
 #include "speech.h"
 
 #include "base/log.h"
-#include "proto/smtp/address.h"
+#include "proto/address/address.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #include "authors.h"
 #include "proto/mail/addrlist.h"
 #include "proto/mail/header.h"
-#include "proto/smtp/address.h"
+#include "proto/address/address.h"
 
 #include <stdio.h>
 

@@ -9,7 +9,7 @@
 #include "seal.h"
 #include "proto/mail/downgrade.h"
 #include "proto/mail/header.h"
-#include "proto/smtp/address.h"
+#include "proto/address/address.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* The stage's options: how they are validated, and read once per worker. No I/O but a look at our own interfaces. The table is in internet.c. */
 #include "internet.h"
 
-#include "proto/smtp/address.h"
+#include "proto/address/address.h"
 #include "say.h"
 
 #include <arpa/inet.h>

@@ -2,7 +2,7 @@
  * has an outcome of its own; what can be tried again is tried again, what cannot goes back to the sender. */
 #include "maildir.h"
 
-#include "proto/smtp/address.h"
+#include "proto/address/address.h"
 #include "relay.h"
 #include "say.h"
 

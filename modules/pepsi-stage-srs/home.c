@@ -62,12 +62,6 @@ struct targets {
 	size_t n;
 };
 
-static void lower(char *z)
-{
-	for (; *z; z++)
-		*z = *z >= 'A' && *z <= 'Z' ? (char)(*z + 32) : *z;
-}
-
 static int by_text(const void *a, const void *b)
 {
 	const struct str *x = a, *y = b;
@@ -86,7 +80,7 @@ static int may(const struct pass *p, char **list, int *ret_wait)
 	*ret_wait = 0;
 	for (size_t i = 0; t.t && folded && i < p->n; i++)
 		if (list[i] && (folded[t.n] = str_dupz(str_from(list[i])))) {
-			lower(folded[t.n]);
+			ascii_lower_z(folded[t.n]);
 			t.t[t.n] = str_from(folded[t.n]);
 			t.n++;
 		}

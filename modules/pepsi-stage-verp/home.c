@@ -37,7 +37,7 @@ static struct str lower(struct str s, char *out, size_t size)
 {
 	size_t n = s.n < size ? s.n : 0;
 	for (size_t i = 0; i < n; i++)
-		out[i] = s.p[i] >= 'A' && s.p[i] <= 'Z' ? (char)(s.p[i] + 32) : s.p[i];
+		out[i] = ascii_lower(s.p[i]);
 	return str_n(out, n);
 }
 

@@ -1,7 +1,7 @@
 /* Address patterns: parsed once, matched without allocation. */
 #include "pattern.h"
 
-#include "proto/smtp/address.h"
+#include "proto/address/address.h"
 
 static int copy(struct str s, char *out, size_t size)
 {

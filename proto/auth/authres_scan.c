@@ -49,8 +49,7 @@ bool authres_is_token(char c)
 size_t authres_keyword(struct str s)
 {
 	size_t n = 0;
-	while (n < s.n && (((s.p[n] | 0x20) >= 'a' && (s.p[n] | 0x20) <= 'z') || (s.p[n] >= '0' && s.p[n] <= '9') || s.p[n] == '-' ||
-			      s.p[n] == '_'))
+	while (n < s.n && (ascii_is_alnum(s.p[n]) || s.p[n] == '-' || s.p[n] == '_'))
 		n++;
 	return n;
 }

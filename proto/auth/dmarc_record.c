@@ -101,25 +101,15 @@ static int read_size(struct str s, uint64_t *ret)
 	return 0;
 }
 
-static bool alpha(char c)
-{
-	return (c | 0x20) >= 'a' && (c | 0x20) <= 'z';
-}
-
-static bool digit(char c)
-{
-	return c >= '0' && c <= '9';
-}
-
 /* RFC 3986 §3 as far as it matters: a scheme, and something of printable characters behind it. */
 static bool uri_ok(struct str s)
 {
 	ptrdiff_t colon = str_chr(s, ':');
-	if (colon < 1 || (size_t)colon + 1 >= s.n || !alpha(s.p[0]))
+	if (colon < 1 || (size_t)colon + 1 >= s.n || !ascii_is_alpha(s.p[0]))
 		return false;
 	for (size_t i = 0; i < s.n; i++) {
 		char c = s.p[i];
-		if (i < (size_t)colon ? !(alpha(c) || digit(c) || c == '+' || c == '-' || c == '.') :
+		if (i < (size_t)colon ? !(ascii_is_alpha(c) || ascii_is_digit(c) || c == '+' || c == '-' || c == '.') :
 					(c <= ' ' || c > '~' || strchr("<>\"\\^`{|}!", c)))
 			return false;
 	}
@@ -226,7 +216,7 @@ static void read_tag(struct dmarc_record *r, struct str text, size_t index)
 		return;
 	}
 	for (size_t i = 0; i < name.n; i++)
-		if (!alpha(name.p[i]))
+		if (!ascii_is_alpha(name.p[i]))
 			r->faults |= DMARC_FAULT_SYNTAX;
 	while (tag < DMARC_TAG_N && !str_ieq(name, str_from(tag_names[tag])))
 		tag++;

@@ -33,7 +33,7 @@ static bool is_dot_atom(struct str s)
 {
 	for (size_t i = 0; i < s.n; i++) {
 		char c = s.p[i];
-		bool atom = (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') || (c && strchr("!#$%&'*+-/=?^_`{|}~", c));
+		bool atom = ascii_is_alnum(c) || (c && strchr("!#$%&'*+-/=?^_`{|}~", c));
 		bool dot = c == '.' && i && i + 1 < s.n && s.p[i - 1] != '.';
 		if (!atom && !dot)
 			return false;

@@ -20,7 +20,7 @@ int spf_macro_read(struct str s, bool text, struct spf_macro *ret)
 	size_t at = 3;
 	if (s.n < 4)
 		return -1;
-	ret->letter = (char)(s.p[2] | 0x20);
+	ret->letter = ascii_lower(s.p[2]);
 	ret->escape = s.p[2] >= 'A' && s.p[2] <= 'Z';
 	if (s.p[2] < 'A' || !strchr(text ? "slodiphvcrt" : "slodiphv", ret->letter))
 		return -1;
@@ -96,7 +96,7 @@ static void put_escaped(struct sink *k, struct str s, bool escape)
 	static const char hex[] = "0123456789ABCDEF";
 	for (size_t i = 0; i < s.n; i++) {
 		unsigned char c = (unsigned char)s.p[i];
-		bool plain = (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') || (c && strchr("-._~", c));
+		bool plain = ascii_is_alnum(s.p[i]) || (c && strchr("-._~", c));
 		if (!escape || plain) {
 			put(k, s.p[i]);
 			continue;

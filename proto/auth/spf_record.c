@@ -5,29 +5,14 @@
 #include <arpa/inet.h>
 #include <stdio.h>
 
-static bool is_alpha(char c)
-{
-	return (c | 0x20) >= 'a' && (c | 0x20) <= 'z';
-}
-
-static bool is_digit(char c)
-{
-	return c >= '0' && c <= '9';
-}
-
-static bool is_alnum(char c)
-{
-	return is_alpha(c) || is_digit(c);
-}
-
 /* toplabel: letters, digits and inner hyphens, not digits alone. */
 static bool is_toplabel(struct str s)
 {
 	bool other = false;
 	for (size_t i = 0; i < s.n; i++) {
-		if (!is_alnum(s.p[i]) && s.p[i] != '-')
+		if (!ascii_is_alnum(s.p[i]) && s.p[i] != '-')
 			return false;
-		other |= !is_digit(s.p[i]);
+		other |= !ascii_is_digit(s.p[i]);
 	}
 	return s.n && other && s.p[0] != '-' && s.p[s.n - 1] != '-';
 }
@@ -65,7 +50,7 @@ static int take_cidr(struct str *s, unsigned max, unsigned *ret)
 {
 	size_t at = s->n;
 	uint64_t n;
-	while (at > 0 && is_digit(s->p[at - 1]))
+	while (at > 0 && ascii_is_digit(s->p[at - 1]))
 		at--;
 	if (at == s->n || at == 0 || s->p[at - 1] != '/')
 		return 0;
@@ -132,7 +117,7 @@ static const char *read_mechanism(struct spf_term *t)
 	t->verdict = q ? verdicts[q - qualifiers] : SPF_PASS;
 	s = str_skip(s, q != NULL);
 	size_t n = 0;
-	while (n < s.n && is_alnum(s.p[n]))
+	while (n < s.n && ascii_is_alnum(s.p[n]))
 		n++;
 	for (size_t i = 0; i < sizeof mechanisms / sizeof *mechanisms; i++)
 		if (str_ieq(mechanisms[i].name, str_n(s.p, n)))
@@ -158,7 +143,7 @@ static const char *read_mechanism(struct spf_term *t)
 static size_t modifier_name(struct str s)
 {
 	size_t n = 0;
-	while (n < s.n && (is_alpha(s.p[n]) || (n && (is_digit(s.p[n]) || memchr("-_.", s.p[n], 3)))))
+	while (n < s.n && (ascii_is_alpha(s.p[n]) || (n && (ascii_is_digit(s.p[n]) || memchr("-_.", s.p[n], 3)))))
 		n++;
 	return n && n < s.n && s.p[n] == '=' ? n : 0;
 }

@@ -19,23 +19,13 @@ static size_t skip_fws(struct str s, size_t i)
 	}
 }
 
-static bool alpha(char c)
-{
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
-
-static bool digit(char c)
-{
-	return c >= '0' && c <= '9';
-}
-
 /* One "name = value" from *i up to its ";" or the end. */
 static int parse_tag(struct str s, size_t *i, struct dkim_tag *t, const char **why)
 {
 	size_t at = *i, from = at;
-	if (at == s.n || !alpha(s.p[at]))
+	if (at == s.n || !ascii_is_alpha(s.p[at]))
 		return *why = "a tag without a name", -1;
-	while (at < s.n && (alpha(s.p[at]) || digit(s.p[at]) || s.p[at] == '_'))
+	while (at < s.n && (ascii_is_alpha(s.p[at]) || ascii_is_digit(s.p[at]) || s.p[at] == '_'))
 		at++;
 	t->name = str_n(s.p + from, at - from);
 	at = skip_fws(s, at);
@@ -117,7 +107,7 @@ bool dkim_tags_lists(struct str list, struct str word)
 
 static int sextet(char c)
 {
-	return c >= 'A' && c <= 'Z' ? c - 'A' : c >= 'a' && c <= 'z' ? c - 'a' + 26 : digit(c) ? c - '0' + 52 :
+	return c >= 'A' && c <= 'Z' ? c - 'A' : c >= 'a' && c <= 'z' ? c - 'a' + 26 : ascii_is_digit(c) ? c - '0' + 52 :
 	       c == '+' ? 62 : c == '/' ? 63 : -1;
 }
 
@@ -155,11 +145,6 @@ long dkim_base64(struct str s, unsigned char *out, size_t max)
 	return (long)n;
 }
 
-static int nibble(char c)
-{
-	return digit(c) ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 long dkim_unquote(struct str s, char *out)
 {
 	size_t n = 0;
@@ -168,7 +153,7 @@ long dkim_unquote(struct str s, char *out)
 		if (wsp(c) || c == '\r' || c == '\n')
 			continue;
 		if (c == '=') {
-			int high = i + 2 < s.n ? nibble(s.p[i + 1]) : -1, low = i + 2 < s.n ? nibble(s.p[i + 2]) : -1;
+			int high = i + 2 < s.n ? ascii_hex(s.p[i + 1]) : -1, low = i + 2 < s.n ? ascii_hex(s.p[i + 2]) : -1;
 			if (high < 0 || low < 0)
 				return -1;
 			c = (char)(high << 4 | low);
@@ -185,7 +170,7 @@ int dkim_number(struct str s, uint64_t *ret)
 	if (!s.n || s.n > 76)
 		return -1;
 	for (size_t i = 0; i < s.n; i++) {
-		if (!digit(s.p[i]))
+		if (!ascii_is_digit(s.p[i]))
 			return -1;
 		v = v > 999999999999 ? v : v * 10 + (uint64_t)(s.p[i] - '0');
 	}

@@ -7,14 +7,9 @@
  * - The message that came back begins at its header fields, or at a line that announces it. */
 #include "read_internal.h"
 
-static bool is_digit(char c)
-{
-	return c >= '0' && c <= '9';
-}
-
 static bool is_alnum(char c)
 {
-	return is_digit(c) || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') || (unsigned char)c > 127;
+	return ascii_is_alnum(c) || (unsigned char)c > 127;
 }
 
 static bool is_local(char c)
@@ -69,17 +64,17 @@ bool dsn_read_address(struct str text, size_t *at, struct str *ret)
 struct str dsn_read_find_status(struct str t)
 {
 	for (size_t i = 0; i + 4 < t.n; i++) {
-		if ((t.p[i] != '2' && t.p[i] != '4' && t.p[i] != '5') || t.p[i + 1] != '.' || !is_digit(t.p[i + 2]) || (i && (is_digit(t.p[i - 1]) || t.p[i - 1] == '.')))
+		if ((t.p[i] != '2' && t.p[i] != '4' && t.p[i] != '5') || t.p[i + 1] != '.' || !ascii_is_digit(t.p[i + 2]) || (i && (ascii_is_digit(t.p[i - 1]) || t.p[i - 1] == '.')))
 			continue;
 		size_t k = i + 2, a, b;
-		while (k < t.n && is_digit(t.p[k]))
+		while (k < t.n && ascii_is_digit(t.p[k]))
 			k++;
 		a = k - i - 2;
-		if (a > 3 || k + 1 >= t.n || t.p[k] != '.' || !is_digit(t.p[k + 1]))
+		if (a > 3 || k + 1 >= t.n || t.p[k] != '.' || !ascii_is_digit(t.p[k + 1]))
 			continue;
-		for (b = ++k; k < t.n && is_digit(t.p[k]); k++)
+		for (b = ++k; k < t.n && ascii_is_digit(t.p[k]); k++)
 			;
-		if (k - b > 3 || (k < t.n && (t.p[k] == '.' && k + 1 < t.n && is_digit(t.p[k + 1]))))
+		if (k - b > 3 || (k < t.n && (t.p[k] == '.' && k + 1 < t.n && ascii_is_digit(t.p[k + 1]))))
 			continue;
 		return str_n(t.p + i, k - i);
 	}
@@ -89,7 +84,7 @@ struct str dsn_read_find_status(struct str t)
 unsigned dsn_read_find_code(struct str t)
 {
 	for (size_t i = 0; i + 3 <= t.n; i++)
-		if ((t.p[i] == '4' || t.p[i] == '5') && t.p[i + 1] >= '0' && t.p[i + 1] <= '7' && is_digit(t.p[i + 2]) &&
+		if ((t.p[i] == '4' || t.p[i] == '5') && t.p[i + 1] >= '0' && t.p[i + 1] <= '7' && ascii_is_digit(t.p[i + 2]) &&
 		    (i == 0 || strchr(" \n\t:;'\"(<", t.p[i - 1])) && (i + 3 == t.n || strchr(" -\r\n:;", t.p[i + 3])))
 			return (unsigned)(t.p[i] - '0') * 100 + (unsigned)(t.p[i + 1] - '0') * 10 + (unsigned)(t.p[i + 2] - '0');
 	return 0;
@@ -172,7 +167,7 @@ static struct str strip_marks(struct str s)
 	while (s.n && strchr(marks, s.p[0]))
 		s = str_trim(str_skip(s, 1));
 	/* a reply code in front */
-	if (s.n >= 3 && (s.p[0] == '4' || s.p[0] == '5') && is_digit(s.p[1]) && is_digit(s.p[2]) && (s.n == 3 || s.p[3] == ' '))
+	if (s.n >= 3 && (s.p[0] == '4' || s.p[0] == '5') && ascii_is_digit(s.p[1]) && ascii_is_digit(s.p[2]) && (s.n == 3 || s.p[3] == ' '))
 		s = str_trim(str_skip(s, 3));
 	return s;
 }

@@ -62,14 +62,13 @@ struct str dsn_read_line(struct dsn_gather *g, struct str text)
 void dsn_read_strip_html(struct str s, struct buf *out)
 {
 	for (size_t i = 0; i < s.n && out->n < DSN_READ_TEXT_MAX; i++) {
-		if (s.p[i] == '<' && i + 1 < s.n && ((s.p[i + 1] | 0x20) == 'b' || (s.p[i + 1] | 0x20) == 'p' || (s.p[i + 1] | 0x20) == 'd' || s.p[i + 1] == '/' ||
-		    ((s.p[i + 1] | 0x20) >= 'a' && (s.p[i + 1] | 0x20) <= 'z') || s.p[i + 1] == '!')) {
+		if (s.p[i] == '<' && i + 1 < s.n && (ascii_is_alpha(s.p[i + 1]) || s.p[i + 1] == '/' || s.p[i + 1] == '!')) {
 			size_t k = i;
 			bool address = false;
 			while (k < s.n && s.p[k] != '>' && k - i < 2000)
 				address |= s.p[k++] == '@' && k - i < 100 && memchr(s.p + i, ' ', k - i) == NULL;
 			if (!address) {
-				char c = (char)(s.p[i + 1] | 0x20);
+				char c = ascii_lower(s.p[i + 1]);
 				buf_addc(out, c == 'b' || c == 'p' || c == 'd' || c == 't' || c == 'h' ? '\n' : ' ');
 				i = k;
 				continue;

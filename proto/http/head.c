@@ -13,18 +13,13 @@ static bool is_tchar(unsigned char c)
 	return ascii_is_alnum(c) || (c && strchr("!#$%&'*+-.^_`|~", c));
 }
 
-static bool is_hex(unsigned char c)
-{
-	return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'F') || (c >= 'a' && c <= 'f');
-}
-
 /* RFC 3986 pchar, '/' and '?'; every % begins a whole escape, and none of them hides a NUL. */
 static bool path_ok(struct str s)
 {
 	for (size_t i = 0; i < s.n; i++) {
 		unsigned char c = (unsigned char)s.p[i];
 		if (c == '%') {
-			if (s.n - i < 3 || !is_hex((unsigned char)s.p[i + 1]) || !is_hex((unsigned char)s.p[i + 2]) ||
+			if (s.n - i < 3 || !ascii_is_hex(s.p[i + 1]) || !ascii_is_hex(s.p[i + 2]) ||
 			    (s.p[i + 1] == '0' && s.p[i + 2] == '0'))
 				return false;
 			i += 2;

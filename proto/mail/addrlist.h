@@ -1,5 +1,5 @@
 /* Address lists of header fields: From, Sender, Reply-To, To, Cc, Bcc, Return-Path (RFC 5322 §3.4, §4.4; RFC 6532; display names of
- * RFC 2047). For the envelope there is proto/smtp/address.h, which is far stricter.
+ * RFC 2047). For the envelope there is proto/address/address.h, which is far stricter.
  *
  * Reading never gives up on syntax: what is wrong is passed over, and `bad` says that the field cannot be trusted to mean one
  * thing: whoever decides by it (who wrote this? may this account use that address?) refuses a bad one. Work is linear; nothing

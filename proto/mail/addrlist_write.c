@@ -5,7 +5,7 @@
 #include "proto/mail/charset.h"
 #include "proto/mail/encoded.h"
 #include "proto/mail/header.h"
-#include "proto/smtp/address.h"
+#include "proto/address/address.h"
 
 enum {
 	TEXT_PIECE_MAX = 200, /* longer names and comments become encoded words, which fold */

@@ -4,7 +4,7 @@
 #include "proto/mail/addrlist.h"
 #include "proto/mail/encoded.h"
 #include "proto/mail/param.h"
-#include "proto/smtp/address.h"
+#include "proto/address/address.h"
 
 enum {
 	WORD_MOST = 900,      /* a longer word of text is encoded: it would fit no line */

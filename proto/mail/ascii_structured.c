@@ -4,7 +4,7 @@
 
 #include "proto/mail/charset.h"
 #include "proto/mail/encoded.h"
-#include "proto/smtp/address.h"
+#include "proto/address/address.h"
 
 enum {
 	PHRASES = 1 << 0, /* words outside <> may be encoded */

@@ -4,7 +4,7 @@
 #include "proto/mail/addrlist.h"
 #include "proto/mail/header.h"
 #include "proto/mail/param.h"
-#include "proto/smtp/address.h"
+#include "proto/address/address.h"
 
 /* The value's first word, without comments, is one of those? */
 static bool value_is(struct str value, const char *const *words)

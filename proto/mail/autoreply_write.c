@@ -6,7 +6,7 @@
 #include "proto/mail/date.h"
 #include "proto/mail/encoded.h"
 #include "proto/mail/header.h"
-#include "proto/smtp/address.h"
+#include "proto/address/address.h"
 
 static int write_subject(const struct mail_autoreply *in, struct str subject, struct buf *out)
 {

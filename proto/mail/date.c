@@ -41,8 +41,8 @@ static bool next_piece(struct str *rest, struct str *ret)
 	if (depth || i >= rest->n)
 		return false;
 	*rest = str_skip(*rest, i);
-	bool digits = rest->p[0] >= '0' && rest->p[0] <= '9', letters = !digits && (rest->p[0] | 0x20) >= 'a' && (rest->p[0] | 0x20) <= 'z';
-	while (n < rest->n && (digits ? rest->p[n] >= '0' && rest->p[n] <= '9' : letters && (rest->p[n] | 0x20) >= 'a' && (rest->p[n] | 0x20) <= 'z'))
+	bool digits = ascii_is_digit(rest->p[0]), letters = ascii_is_alpha(rest->p[0]);
+	while (n < rest->n && (digits ? ascii_is_digit(rest->p[n]) : letters && ascii_is_alpha(rest->p[n])))
 		n++;
 	n += !n;
 	*ret = str_n(rest->p, n);

@@ -32,7 +32,7 @@ static bool take(struct str s, struct word *ret)
 		i++;
 	if (i == 2 || s.n - i < 5 || s.p[i] != '?' || s.p[i + 2] != '?')
 		return false;
-	char encoding = (char)(s.p[i + 1] | 0x20);
+	char encoding = ascii_lower(s.p[i + 1]);
 	struct str charset = str_n(s.p + 2, i - 2);
 	ptrdiff_t star = str_chr(charset, '*'); /* RFC 2231 §5: a language */
 	if (star >= 0)
@@ -54,19 +54,14 @@ size_t mail_encoded_span(struct str s)
 	return take(s, &w) ? w.n : 0;
 }
 
-static int hex(char c)
-{
-	return c >= '0' && c <= '9' ? c - '0' : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10 : -1;
-}
-
 static int decode_q(struct str s, struct buf *out)
 {
 	for (size_t i = 0; i < s.n; i++) {
 		char c = s.p[i];
 		if (c == '_')
 			c = ' ';
-		else if (c == '=' && s.n - i > 2 && hex(s.p[i + 1]) >= 0 && hex(s.p[i + 2]) >= 0) {
-			c = (char)(hex(s.p[i + 1]) << 4 | hex(s.p[i + 2]));
+		else if (c == '=' && s.n - i > 2 && ascii_hex(s.p[i + 1]) >= 0 && ascii_hex(s.p[i + 2]) >= 0) {
+			c = (char)(ascii_hex(s.p[i + 1]) << 4 | ascii_hex(s.p[i + 2]));
 			i += 2;
 		}
 		if (buf_addc(out, c))

@@ -91,16 +91,11 @@ static void take_name(struct str name, struct piece *p)
 	}
 }
 
-static int hex(char c)
-{
-	return c >= '0' && c <= '9' ? c - '0' : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10 : -1;
-}
-
 static void percent(struct str s, struct buf *out)
 {
 	for (size_t i = 0; i < s.n; i++) {
-		if (s.p[i] == '%' && i + 2 < s.n && hex(s.p[i + 1]) >= 0 && hex(s.p[i + 2]) >= 0) {
-			buf_addc(out, (char)(hex(s.p[i + 1]) << 4 | hex(s.p[i + 2])));
+		if (s.p[i] == '%' && i + 2 < s.n && ascii_hex(s.p[i + 1]) >= 0 && ascii_hex(s.p[i + 2]) >= 0) {
+			buf_addc(out, (char)(ascii_hex(s.p[i + 1]) << 4 | ascii_hex(s.p[i + 2])));
 			i += 2;
 		} else {
 			buf_addc(out, s.p[i]);

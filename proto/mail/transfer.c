@@ -30,18 +30,13 @@ static void base64(struct str s, struct buf *out)
 	}
 }
 
-static int hex(char c)
-{
-	return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 static void quoted_printable(struct str s, struct buf *out)
 {
 	for (size_t i = 0; i < s.n && !out->failed; i++) {
 		if (s.p[i] != '=') {
 			buf_addc(out, s.p[i]);
-		} else if (i + 2 < s.n && hex(s.p[i + 1]) >= 0 && hex(s.p[i + 2]) >= 0) {
-			buf_addc(out, (char)(hex(s.p[i + 1]) << 4 | hex(s.p[i + 2])));
+		} else if (i + 2 < s.n && ascii_hex(s.p[i + 1]) >= 0 && ascii_hex(s.p[i + 2]) >= 0) {
+			buf_addc(out, (char)(ascii_hex(s.p[i + 1]) << 4 | ascii_hex(s.p[i + 2])));
 			i += 2;
 		} else { /* a soft line end: nothing up to the end of the line but blanks */
 			size_t k = i + 1;

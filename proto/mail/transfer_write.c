@@ -48,7 +48,7 @@ static void base64_mend(struct mail_encoder *e, struct buf *out, size_t want)
 	size_t before = out->n, i = 0;
 	for (; i < e->rest.n && out->n - before < want && !out->failed; i++) {
 		char c = e->rest.p[i];
-		bool digit = (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '+' || c == '/' || c == '=';
+		bool digit = ascii_is_alnum(c) || c == '+' || c == '/' || c == '=';
 		if (!digit)
 			continue;
 		if (e->column == LINE) {
@@ -64,11 +64,6 @@ static void base64_mend(struct mail_encoder *e, struct buf *out, size_t want)
 static bool is_end(struct str s, size_t i)
 {
 	return i + 1 < s.n && s.p[i] == '\r' && s.p[i + 1] == '\n';
-}
-
-static bool is_hex(char c)
-{
-	return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'F') || (c >= 'a' && c <= 'f');
 }
 
 /* The octets of a fold that stands at i in quoted-printable text ("=", blanks, a line end), as mail_transfer_decode() sees it; 0: none. */
@@ -120,7 +115,7 @@ static void qp_next(struct mail_encoder *e, struct buf *out, size_t want)
 			i += fold;
 			continue;
 		}
-		bool triple = mend && c == '=' && i + 2 < s.n && is_hex(s.p[i + 1]) && is_hex(s.p[i + 2]);
+		bool triple = mend && c == '=' && i + 2 < s.n && ascii_is_hex(s.p[i + 1]) && ascii_is_hex(s.p[i + 2]);
 		if (triple) {
 			put(e, out, s.p + i, 3, i + 3 == s.n || is_end(s, i + 3));
 			i += 3;
@@ -222,7 +217,7 @@ static uint64_t qp_size(struct str s, bool mend, bool *ret_open)
 			i += fold;
 			continue;
 		}
-		bool triple = mend && c == '=' && i + 2 < s.n && is_hex(s.p[i + 1]) && is_hex(s.p[i + 2]);
+		bool triple = mend && c == '=' && i + 2 < s.n && ascii_is_hex(s.p[i + 1]) && ascii_is_hex(s.p[i + 2]);
 		size_t behind = i + (triple ? 3 : 1);
 		bool last = behind == s.n || is_end(s, behind), blank = c == ' ' || c == '\t';
 		w = !triple && ((c > 32 && c < 127 && c != '=') || (blank && (mend || !last))) ? 1 : 3;

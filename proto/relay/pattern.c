@@ -8,8 +8,8 @@ bool pattern_label(struct str s, size_t max, char *out)
 	if (!s.n || s.n > max)
 		return false;
 	for (size_t i = 0; i < s.n; i++) {
-		char c = s.p[i], low = (char)(c | 0x20);
-		if (!((low >= 'a' && low <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_'))
+		char c = s.p[i];
+		if (!ascii_is_alnum(c) && c != '-' && c != '_')
 			return false;
 	}
 	memcpy(out, s.p, s.n);

@@ -1,7 +1,7 @@
 /* Selection of mail exchangers; see route.h. Every run makes the result anew from the set's answers, so that the last run saw all. */
 #include "proto/relay/route.h"
 
-#include "proto/smtp/address.h"
+#include "proto/address/address.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>

@@ -126,10 +126,8 @@ static size_t flatten(struct str text, char out[SMTP_CLIENT_TEXT_MAX + 3])
 	size_t n = 0;
 	out[n++] = ' ';
 	for (size_t i = 0; i < text.n && i < SMTP_CLIENT_TEXT_MAX; i++) {
-		char c = text.p[i];
-		if (c >= 'A' && c <= 'Z')
-			c = (char)(c + 32);
-		if ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || (unsigned char)c >= 128)
+		char c = ascii_lower(text.p[i]);
+		if (ascii_is_alnum(c) || (unsigned char)c >= 128)
 			out[n++] = c;
 		else if (out[n - 1] != ' ')
 			out[n++] = ' ';

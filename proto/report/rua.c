@@ -2,7 +2,7 @@
  * into a record. */
 #include "proto/report/rua.h"
 
-#include "proto/smtp/address.h"
+#include "proto/address/address.h"
 
 #include <stdio.h>
 
@@ -10,11 +10,6 @@ const char *rua_verdict_name(enum rua_verdict v)
 {
 	static const char *const names[] = { "send", "scheme", "address", "not-agreed", "override", "later", "repeated", "replaced" };
 	return names[v];
-}
-
-static int hex(char c)
-{
-	return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
 int rua_mailto(struct str uri, char *address)
@@ -28,9 +23,9 @@ int rua_mailto(struct str uri, char *address)
 	for (size_t i = 0; i < uri.n && uri.p[i] != '?' && uri.p[i] != '#'; i++) {
 		char c = uri.p[i];
 		if (c == '%') {
-			if (i + 2 >= uri.n || hex(uri.p[i + 1]) < 0 || hex(uri.p[i + 2]) < 0)
+			if (i + 2 >= uri.n || ascii_hex(uri.p[i + 1]) < 0 || ascii_hex(uri.p[i + 2]) < 0)
 				return -2;
-			c = (char)(hex(uri.p[i + 1]) << 4 | hex(uri.p[i + 2]));
+			c = (char)(ascii_hex(uri.p[i + 1]) << 4 | ascii_hex(uri.p[i + 2]));
 			i += 2;
 		}
 		if (n == sizeof text - 1 || c <= ' ' || c >= 0x7f)

@@ -6,11 +6,6 @@
 
 #include <stdio.h>
 
-static bool is_hex(char c)
-{
-	return (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'f');
-}
-
 /* RFC 3986: a scheme, a colon, and something of the characters a URI may have. */
 static bool uri_ok(struct str s)
 {
@@ -23,7 +18,7 @@ static bool uri_ok(struct str s)
 	if (s.p[0] >= '0' && s.p[0] <= '9')
 		return false;
 	for (size_t i = (size_t)colon + 1; i < s.n; i++) {
-		if (s.p[i] == '%' && (i + 2 >= s.n || !is_hex(s.p[i + 1]) || !is_hex(s.p[i + 2])))
+		if (s.p[i] == '%' && (i + 2 >= s.n || !ascii_is_hex(s.p[i + 1]) || !ascii_is_hex(s.p[i + 2])))
 			return false;
 		if (!fields_alnum(str_n(s.p + i, 1)) && (!s.p[i] || !strchr("-._~:/?#[]@!$&'()*+;=%", s.p[i])))
 			return false;

@@ -14,8 +14,8 @@ static struct str up_to_comma(struct str *rest, bool *ret_more)
 static bool binding_name(struct str s)
 {
 	for (size_t i = 0; i < s.n; i++) {
-		unsigned char c = (unsigned char)s.p[i];
-		if (!((c | 0x20) >= 'a' && (c | 0x20) <= 'z') && !(c >= '0' && c <= '9') && c != '.' && c != '-')
+		char c = s.p[i];
+		if (!ascii_is_alnum(c) && c != '.' && c != '-')
 			return false;
 	}
 	return s.n > 0;

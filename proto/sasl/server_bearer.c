@@ -6,8 +6,8 @@ static bool token_ok(struct str t)
 {
 	size_t i = 0;
 	for (; i < t.n; i++) {
-		unsigned char c = (unsigned char)t.p[i];
-		if (!((c | 0x20) >= 'a' && (c | 0x20) <= 'z') && !(c >= '0' && c <= '9') && !memchr("-._~+/", c, 6))
+		char c = t.p[i];
+		if (!ascii_is_alnum(c) && !memchr("-._~+/", c, 6))
 			break;
 	}
 	if (!i)
@@ -58,7 +58,7 @@ static int pairs(struct str rest, struct str *ret_auth)
 		if (eq < 1)
 			return -1;
 		for (ptrdiff_t i = 0; i < eq; i++) /* RFC 7628 §3.1: key is letters */
-			if ((p.p[i] | 0x20) < 'a' || (p.p[i] | 0x20) > 'z')
+			if (!ascii_is_alpha(p.p[i]))
 				return -1;
 		if (str_eq(str_n(p.p, (size_t)eq), STR("auth"))) {
 			if (found)

@@ -2,7 +2,7 @@
  * with A-labels. Decides nothing that the caller's enum smtp_downgrade does not allow. */
 #include "client_internal.h"
 
-#include "address.h"
+#include "proto/address/address.h"
 #include "proto/mail/charset.h"
 
 #include <stdio.h>

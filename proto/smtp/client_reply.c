@@ -3,11 +3,6 @@
 #include "client_internal.h"
 #include "status.h"
 
-static bool digit(char c)
-{
-	return c >= '0' && c <= '9';
-}
-
 /* An enhanced status (RFC 2034 §4) at the front of s: its length, or 0. The class must match the code. */
 static size_t status_len(struct str s, unsigned code)
 {
@@ -18,7 +13,7 @@ static size_t status_len(struct str s, unsigned code)
 
 int client_reply_line(struct client_reply *r, struct str line)
 {
-	if (line.n < 3 || line.p[0] < '2' || line.p[0] > '5' || !digit(line.p[1]) || !digit(line.p[2]))
+	if (line.n < 3 || line.p[0] < '2' || line.p[0] > '5' || !ascii_is_digit(line.p[1]) || !ascii_is_digit(line.p[2]))
 		return -1;
 	if (line.n > 3 && line.p[3] != ' ' && line.p[3] != '-')
 		return -1;

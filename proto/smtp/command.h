@@ -2,7 +2,7 @@
 #ifndef PROTO_SMTP_COMMAND_H
 #define PROTO_SMTP_COMMAND_H
 
-#include "address.h"
+#include "proto/address/address.h"
 
 /* verb: up to the first space; args: behind it, without blanks at either end (trailing ones are tolerated, §4.1.1). */
 void smtp_command_split(struct str line, struct str *ret_verb, struct str *ret_args);

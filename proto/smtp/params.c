@@ -4,11 +4,6 @@
 #include "datetime.h"
 #include "xtext.h"
 
-static bool is_alnum(char c)
-{
-	return ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') || (c >= '0' && c <= '9');
-}
-
 /* esmtp-keyword = (ALPHA / DIGIT) *(ALPHA / DIGIT / "-"); esmtp-value = 1*(33-60 / 62-126 / UTF8-non-ascii) */
 int smtp_param_next(struct str *rest, struct smtp_param *ret)
 {
@@ -17,7 +12,7 @@ int smtp_param_next(struct str *rest, struct smtp_param *ret)
 	size_t i = 0;
 	if (!str_word(rest, " ", &word))
 		return 0;
-	while (i < word.n && (is_alnum(word.p[i]) || (i && word.p[i] == '-')))
+	while (i < word.n && (ascii_is_alnum(word.p[i]) || (i && word.p[i] == '-')))
 		i++;
 	p.name = str_n(word.p, i);
 	p.has_value = i < word.n && word.p[i] == '=';

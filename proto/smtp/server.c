@@ -4,7 +4,7 @@
 #include "server_internal.h"
 #include "status.h"
 
-#include "address.h"
+#include "proto/address/address.h"
 
 #include <stdlib.h>
 

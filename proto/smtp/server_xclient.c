@@ -1,6 +1,6 @@
 /* XCLIENT (Postfix's XCLIENT_README): "attribute=xtext" words by which a trusted proxy tells who its client is. Every value is
  * checked for what it claims to be; the caller decides what it means. */
-#include "address.h"
+#include "proto/address/address.h"
 #include "command.h"
 #include "server_internal.h"
 #include "xtext.h"

@@ -43,24 +43,6 @@ const struct srs_ring_key *srs_ring_retired(const struct srs_ring *r)
 	return of_state(r, true);
 }
 
-static int hex(char c)
-{
-	return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
-static int key_of(struct str text, unsigned char out[SRS_RING_KEY])
-{
-	if (text.n != 2 * SRS_RING_KEY)
-		return -1;
-	for (size_t i = 0; i < SRS_RING_KEY; i++) {
-		int high = hex(text.p[2 * i]), low = hex(text.p[2 * i + 1]);
-		if (high < 0 || low < 0)
-			return -1;
-		out[i] = (unsigned char)(high << 4 | low);
-	}
-	return 0;
-}
-
 /* One line that is not empty. NULL, or why it is none. */
 static const char *take_line(struct str line, struct srs_ring *r)
 {
@@ -88,7 +70,7 @@ static const char *take_line(struct str line, struct srs_ring *r)
 	struct srs_ring_key *k = &r->key[r->n];
 	*k = (struct srs_ring_key){ .retired = retired, .since = (int64_t)at };
 	snprintf(k->id, sizeof k->id, "%.*s", STR_ARG(id));
-	if (key_of(key, k->key) || str_word(&line, " \t\r", &more))
+	if (str_unhex(key, k->key, SRS_RING_KEY) || str_word(&line, " \t\r", &more))
 		return "a key is 64 hexadecimal digits, with nothing behind it";
 	r->n++;
 	return NULL;

@@ -2,7 +2,7 @@
  * made nor read. Knows no rates, no clock, and not which mail is forwarded. */
 #include "srs_internal.h"
 
-#include "proto/smtp/address.h"
+#include "proto/address/address.h"
 
 enum { ROOM = 1024 }; /* octets of any address at work here */
 

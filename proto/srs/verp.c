@@ -33,7 +33,7 @@ static int derive(const struct srs *s, const char *purpose, struct srs *d, unsig
 static void put_lower(struct buf *b, struct str s)
 {
 	for (size_t i = 0; i < s.n; i++)
-		buf_addc(b, s.p[i] >= 'A' && s.p[i] <= 'Z' ? (char)(s.p[i] + 32) : s.p[i]);
+		buf_addc(b, ascii_lower(s.p[i]));
 }
 
 static int bind(struct str key, struct str recipient, char ret[VERP_BIND + 1])
@@ -102,8 +102,7 @@ int verp_read(const struct srs *s, struct str address, int64_t now, struct buf *
 	if (r == SRS_OK) {
 		memcpy(ret->bind, text.p, VERP_BIND);
 		ret->bind[VERP_BIND] = 0;
-		for (char *p = ret->bind; *p; p++) /* a relay may have folded the whole local part */
-			*p = *p >= 'A' && *p <= 'Z' ? (char)(*p + 32) : *p;
+		ascii_lower_z(ret->bind); /* a relay may have folded the whole local part */
 		r = buf_adds(out, str_skip(text, VERP_BIND + 1)) ? SRS_MEMORY : SRS_OK;
 	}
 	OPENSSL_cleanse(room, sizeof room);

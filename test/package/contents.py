@@ -40,7 +40,7 @@ MAIN = """
 /usr/share/man/man7/pepsi-stage-srs.7.gz /usr/share/doc/pepsi/forwarding.md /usr/share/doc/pepsi/examples/forwarding.conf
 """.split()
 DEV = """
-/usr/include/pepsi/stage.h /usr/include/pepsi-proto/base/str.h /usr/include/pepsi-proto/proto/smtp/address.h
+/usr/include/pepsi/stage.h /usr/include/pepsi-proto/base/str.h /usr/include/pepsi-proto/proto/address/address.h
 /usr/lib/*libpepsi-proto.so /usr/lib/*pkgconfig/pepsi-stage.pc /usr/lib/*pkgconfig/pepsi-proto.pc
 /usr/lib/*cmake/pepsi-stage/pepsi-stage-config.cmake /usr/share/pepsi/pepsi-stage.map /usr/share/man/man7/pepsi-stage.7.gz
 /usr/share/doc/pepsi-dev/writing-a-stage.md /usr/share/doc/pepsi-dev/abi-history.md /usr/share/doc/pepsi-dev/copyright

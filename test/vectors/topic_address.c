@@ -2,7 +2,7 @@
  * obsolete forms) is not. Fields with lists of mailboxes go to address_list.c. */
 #include "vectors.h"
 
-#include "proto/smtp/address.h"
+#include "proto/address/address.h"
 
 /* What isemail's categories mean for SMTP (ORIGIN.md). Returns 1, 0, or -1: unknown. */
 static int category_valid(struct str c)

@@ -2,7 +2,7 @@
  * repairs: no mapping (RFC 5895, UTS #46) and no normalisation is done to what a client sends; that is the user agent's. */
 #include "vectors.h"
 
-#include "proto/smtp/address.h"
+#include "proto/address/address.h"
 
 static struct str lower(struct buf *b)
 {

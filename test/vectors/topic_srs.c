@@ -1,7 +1,7 @@
 /* Topic srs: rewriting and taking back as postsrsd does it (tags of SHA-1), and properties of Mail::SRS, which must hold for our own tags, too. */
 #include "vectors.h"
 
-#include "proto/smtp/address.h"
+#include "proto/address/address.h"
 #include "proto/srs/srs.h"
 
 static int64_t when(struct json_object *one)

@@ -5,7 +5,7 @@
 #include "proto/dsn/read.h"
 #include "proto/mail/header.h"
 #include "proto/mail/mime.h"
-#include "proto/smtp/address.h"
+#include "proto/address/address.h"
 #include "proto/smtp/client.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

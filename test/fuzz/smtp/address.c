@@ -2,7 +2,7 @@
  * canonical form that is accepted, too, and is its own canonical form. */
 #include "fuzz.h"
 
-#include "proto/smtp/address.h"
+#include "proto/address/address.h"
 
 static void check_parts(struct str in, const struct smtp_address *a, bool utf8)
 {

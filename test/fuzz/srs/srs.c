@@ -1,7 +1,7 @@
 /* Fuzz: any text as a sender comes back as itself, by the letter, and in a chain of two; no text that was not made with the key is taken back. The same for
  * return addresses bound to a recipient (verp.h). */
 #include "base/check.h"
-#include "proto/smtp/address.h"
+#include "proto/address/address.h"
 #include "proto/srs/verp.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

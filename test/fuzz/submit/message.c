@@ -1,6 +1,6 @@
 /* A program's message through -t: whatever it is, what comes out can be sent, and every recipient is one address. The first octet
  * decides about -t. */
-#include "proto/smtp/address.h"
+#include "proto/address/address.h"
 #include "submit/submit.h"
 
 #include <stdlib.h>

@@ -5,6 +5,7 @@
 #include "base/map.h"
 #include "base/str.h"
 
+#include <ctype.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -82,6 +83,37 @@ static void test_utf8_cut(void **state)
 	assert_int_equal(str_utf8_cut(STR_NULL, 5), 0);
 	assert_int_equal(str_utf8_cut(bad, 0), 0);
 	assert_int_equal(str_utf8_cut(bad, 5), 5);
+}
+
+/* Letters, digits and hexadecimal digits are those of ASCII: each octet is asked. */
+static void test_ascii(void **state)
+{
+	static const char digits[] = "0123456789abcdef";
+	(void)state;
+	for (int i = 0; i < 256; i++) {
+		char c = (char)i, low = ascii_lower(c);
+		const char *at = i ? memchr(digits, low, 16) : NULL;
+		bool letter = i < 128 && isalpha(i), digit = i >= '0' && i <= '9';
+		assert_int_equal(ascii_is_alpha(c), letter);
+		assert_int_equal(ascii_is_digit(c), digit);
+		assert_int_equal(ascii_is_alnum(c), letter || digit);
+		assert_int_equal(ascii_hex(c), at ? at - digits : -1);
+		assert_int_equal(ascii_is_hex(c), at != NULL);
+	}
+}
+
+static void test_unhex(void **state)
+{
+	unsigned char out[3] = { 0 };
+	(void)state;
+	assert_int_equal(str_unhex(STR("00fFa9"), out, 3), 0);
+	assert_memory_equal(out, "\x00\xff\xa9", 3);
+	assert_int_equal(str_unhex(STR_NULL, out, 0), 0);
+	assert_int_equal(str_unhex(STR("00ff"), out, 3), -1);
+	assert_int_equal(str_unhex(STR("00ffa9a"), out, 3), -1);
+	assert_int_equal(str_unhex(STR("00ffg9"), out, 3), -1);
+	assert_int_equal(str_unhex(STR("00ff9 "), out, 3), -1);
+	assert_int_equal(str_unhex(STR_NULL, out, 1), -1);
 }
 
 static void test_nearest(void **state)
@@ -224,7 +256,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_str),     cmocka_unit_test(test_utf8),  cmocka_unit_test(test_utf8_cut),
-		cmocka_unit_test(test_nearest),
+		cmocka_unit_test(test_nearest), cmocka_unit_test(test_ascii), cmocka_unit_test(test_unhex),
 		cmocka_unit_test(test_buf), cmocka_unit_test(test_buf_format), cmocka_unit_test(test_arena), cmocka_unit_test(test_map),
 		cmocka_unit_test(test_log_stays_one_line),
 	};

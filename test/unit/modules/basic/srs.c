@@ -2,7 +2,7 @@
  * secret. Nothing is counted here (BOUNCES = 0); the books are tested by sql/srs and e2e/srs. */
 #include "stage.h"
 
-#include "proto/smtp/address.h"
+#include "proto/address/address.h"
 #include "proto/srs/srs.h"
 
 #include <stdio.h>

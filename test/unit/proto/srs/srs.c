@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "proto/smtp/address.h"
+#include "proto/address/address.h"
 #include "proto/srs/srs.h"
 
 #define DAY 86400

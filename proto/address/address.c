@@ -16,24 +16,9 @@ static bool at(const struct cursor *c, unsigned char octet)
 	return c->p < c->end && *c->p == octet;
 }
 
-static bool is_alpha(unsigned char c)
-{
-	return (c | 0x20) >= 'a' && (c | 0x20) <= 'z';
-}
-
-static bool is_digit(unsigned char c)
-{
-	return c >= '0' && c <= '9';
-}
-
-static bool is_hex(unsigned char c)
-{
-	return is_digit(c) || ((c | 0x20) >= 'a' && (c | 0x20) <= 'f');
-}
-
 static bool is_atext(unsigned char c)
 {
-	return is_alpha(c) || is_digit(c) || (c > 32 && c < 127 && strchr("!#$%&'*+-/=?^_`{|}~", c));
+	return ascii_is_alpha(c) || ascii_is_digit(c) || (c > 32 && c < 127 && strchr("!#$%&'*+-/=?^_`{|}~", c));
 }
 
 /* Takes one character above U+007F. Control characters (C1) are none of a mailbox name's. */
@@ -117,7 +102,7 @@ static int domain(struct cursor *c)
 				return r;
 			wide = true;
 		}
-		if (c->p < c->end && (is_alpha(*c->p) || is_digit(*c->p) || (*c->p == '-' && c->p > label)))
+		if (c->p < c->end && (ascii_is_alpha(*c->p) || ascii_is_digit(*c->p) || (*c->p == '-' && c->p > label)))
 			continue;
 		if (c->p == label || c->p[-1] == '-')
 			return -SMTP_ADDRESS_DOMAIN;
@@ -229,7 +214,7 @@ static bool ipv6(struct str s)
 	}
 	while (i < s.n) {
 		size_t n = 0;
-		while (i + n < s.n && n < 5 && is_hex((unsigned char)s.p[i + n]))
+		while (i + n < s.n && n < 5 && ascii_is_hex(s.p[i + n]))
 			n++;
 		if (i + n < s.n && s.p[i + n] == '.') { /* IPv4 in the last two groups */
 			if (!ipv4(str_skip(s, i)))

@@ -1,6 +1,6 @@
 /* The address grammar: every rule at its limit and one beyond; domains compared; canonical forms. */
 #include "check.h"
-#include "proto/smtp/address.h"
+#include "proto/address/address.h"
 #include "proto/smtp/command.h"
 
 #include <stdio.h>
