@@ -414,10 +414,11 @@ static void answered(struct dispatch *d, struct worker *w, struct flight *f, con
 	st->done++;
 	st->d_messages++;
 	repair_passed(d, f->id, st);
+	word = json_word(line->json, STR("\"outcome\":\""));
+	due_answered(d, st, f->place, str_eq(word, STR("pause")));
 	flight_over(d, f);
 	wake_word(d, json_word(line->json, STR("\"to\":\"")));
 	wake_also(d, line->json);
-	word = json_word(line->json, STR("\"outcome\":\""));
 	if (str_eq(word, STR("pause")))
 		dispatch_due_soon(d);
 	else if (str_eq(word, STR("fail"))) {
@@ -430,6 +431,7 @@ static void ready(struct worker *w, bool by_id)
 {
 	w->ready = true;
 	w->by_id = w->stage->many = by_id;
+	w->stage->known = true;
 	w->start_us = clock_mono_us() - w->asked_at;
 	log_debug(NULL, "stage=%s pid=%d event=worker-ready after_us=%lld", w->stage->name, (int)w->pid, (long long)w->start_us);
 	w->stage->early_kills = 0;

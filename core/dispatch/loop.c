@@ -1,4 +1,4 @@
-/* The dispatcher's loop: wake-ups, due rows, recovery at start, reload and stop. Decides which rows
+/* The dispatcher's loop: wake-ups, recovery at start, reload and stop. Decides which rows
  * this process takes, never what becomes of them. */
 #include "dispatch_internal.h"
 
@@ -6,11 +6,6 @@
 
 #include <signal.h>
 #include <stdlib.h>
-
-enum {
-	DUE_COALESCE_US = 50 * 1000,
-	DUE_PAUSED_US = 400 * 1000, /* a row that was paused just now is due in a second, or later */
-};
 
 struct stage *dispatch_stage_find(struct dispatch *d, const char *name)
 {
@@ -50,89 +45,6 @@ void dispatch_wake_sink(void *arg, const char *stage)
 	dispatch_wake(d, stage);
 	if (d->connected && d->other_said) /* another process dispatches: it listens */
 		store_notify(d->db, told, NULL);
-}
-
-/* ---- paused rows */
-
-/* In so long, or when it was to look anyhow, if that is sooner: pauses that come one after the other must not put it off. */
-static void due_timer(struct dispatch *d, int64_t in_us)
-{
-	int64_t now = clock_mono_us();
-	if (in_us < 1000)
-		in_us = 1000;
-	if (event_pending(d->due, EV_TIMEOUT, NULL) && d->due_at <= now + in_us)
-		return;
-	d->due_at = now + in_us;
-	struct timeval tv = { .tv_sec = in_us / US_PER_S, .tv_usec = in_us % US_PER_S };
-	event_add(d->due, &tv);
-}
-
-static void brought_forward(void *arg, enum store_rc rc, unsigned n)
-{
-	struct dispatch *d = arg;
-	if (rc == STORE_OK && n)
-		log_warn(NULL, "event=due-earlier rows=%u hint=\"paused before the clock went back\"", n);
-	dispatch_due_soon(d);
-}
-
-/* A message that waits ten minutes is not to wait for hours because the server's clock was wrong when it was paused. Earlier
- * than meant does no harm, so a clock that went forward is left alone. */
-static void watch_clock(struct dispatch *d, int64_t db_us)
-{
-	int64_t now = clock_mono_us(), back = d->db_clock_us + (now - d->db_clock_at) - db_us;
-	if (d->db_clock_us && back > CLOCK_STEP_US) {
-		log_warn(NULL, "event=clock-went-back by_s=%lld hint=\"the database server's; paused messages are due so much earlier\"",
-		    (long long)(back / US_PER_S));
-		store_due_earlier(d->db, back, brought_forward, d);
-	}
-	d->db_clock_us = db_us;
-	d->db_clock_at = now;
-}
-
-static void requeued(void *arg, enum store_rc rc, unsigned n, int64_t wait_us, int64_t db_us)
-{
-	struct dispatch *d = arg;
-	int64_t wait = d->poll_interval_us;
-	d->due_running = false;
-	if (rc == STORE_OK) {
-		d->requeued_total += n;
-		if (n)
-			dispatch_wake(d, NULL);
-		if (wait_us && wait_us < wait)
-			wait = wait_us < DUE_COALESCE_US ? DUE_COALESCE_US : wait_us;
-		watch_clock(d, db_us);
-	}
-	if (d->due_wanted) {
-		d->due_wanted = false;
-		wait = wait < DUE_PAUSED_US ? wait : DUE_PAUSED_US;
-	}
-	if (!d->stopping)
-		due_timer(d, wait);
-}
-
-static void on_due(evutil_socket_t fd, short what, void *arg)
-{
-	struct dispatch *d = arg;
-	(void)fd;
-	(void)what;
-	if (!d->db_up || d->due_running || d->stopping)
-		return;
-	d->due_running = true;
-	store_requeue_due(d->db, requeued, d);
-}
-
-/* A row was paused: its time may be the next one. */
-void dispatch_due_soon(struct dispatch *d)
-{
-	if (d->due_running)
-		d->due_wanted = true;
-	else if (!d->stopping)
-		due_timer(d, DUE_PAUSED_US);
-}
-
-void dispatch_due_sink(void *arg)
-{
-	dispatch_due_soon(arg);
 }
 
 /* ---- rows whose worker could not write their outcome: released after a pause */
@@ -325,7 +237,7 @@ static void recovered(void *arg, enum store_rc rc, unsigned n)
 	if (n)
 		log_info(NULL, "event=recovered rows=%u hint=\"left running by a former life\"", n);
 	dispatch_wake(d, NULL);
-	dispatch_due_soon(d);
+	due_begin(d);
 }
 
 /* The connection is there and ours: the books of this process and the database are brought together. */
@@ -349,7 +261,7 @@ static void begin(struct dispatch *d)
 	}
 	d->last_sweep = clock_mono_us() - ORPHAN_SWEEP_US + US_PER_S; /* answers may have been lost: sweep in a second */
 	dispatch_wake(d, NULL);
-	dispatch_due_soon(d);
+	due_begin(d);
 }
 
 static void lock_later(struct dispatch *d, int ms)
@@ -420,6 +332,7 @@ static struct stage *stage_add(struct dispatch *d, const char *name)
 	TAILQ_INIT(&st->suspects);
 	fair_init(&st->book);
 	TAILQ_INIT(&st->repairs);
+	st->number = d->n_stages++;
 	TAILQ_INSERT_TAIL(&d->stages, st, link);
 	return st;
 }
@@ -441,7 +354,8 @@ static int configure(struct dispatch *d, const struct config *c)
 		char *copy = strdup(program ? program : "");
 		if (!copy)
 			return -1;
-		st->many &= st->program && !strcmp(st->program, copy);
+		st->known &= st->program && !strcmp(st->program, copy);
+		st->many &= st->known;
 		free(st->program);
 		st->program = copy;
 		st->removed = false;
@@ -491,9 +405,8 @@ struct dispatch *dispatch_new(struct event_base *base, const struct config *c, c
 	TAILQ_INIT(&d->stages);
 	d->turn = event_new(base, -1, 0, on_turn, d);
 	d->tick = event_new(base, -1, EV_PERSIST, on_tick, d);
-	d->due = event_new(base, -1, 0, on_due, d);
 	d->lock = event_new(base, -1, 0, on_lock, d);
-	if (dispatch_claim_init(d) || !d->turn || !d->tick || !d->due || !d->lock || configure(d, c)) {
+	if (dispatch_claim_init(d) || due_init(d) || !d->turn || !d->tick || !d->lock || configure(d, c)) {
 		dispatch_free(d);
 		return NULL;
 	}
@@ -680,8 +593,7 @@ void dispatch_free(struct dispatch *d)
 		event_free(d->turn);
 	if (d->tick)
 		event_free(d->tick);
-	if (d->due)
-		event_free(d->due);
+	due_done(d);
 	if (d->lock)
 		event_free(d->lock);
 	map_done(&d->flights);

@@ -175,6 +175,8 @@ class Run:
         d, hosts, watch = self.d, self.hosts, self.watch
         fast = sum(i is not None and i < hosts.fast for i in to)
         others = sum(i is not None and i >= hosts.fast for i in to)
+        time.sleep(max(0, began - time.time()))
+        idle = watch.cpu()
         pepsi.wait_for("%d messages at quick hosts" % fast, lambda: hosts.seen()["fast"]["messages"] > fast, 600, 0.2)
         seen, cpu = hosts.seen(), watch.cpu()
         watch.stop()
@@ -186,7 +188,7 @@ class Run:
                   % (what, fast, took, others, quick_back, others_back, why, self.put_off))
         pepsi.say("        connections: %d to quick, %d to slow hosts, at most %d and %d at once; processor: %s"
                   % (seen["fast"]["connections"], seen["slow"]["connections"], seen["fast"]["open_most"], seen["slow"]["open_most"],
-                     ", ".join("%s %.1f s" % x for x in sorted(cpu.items()))))
+                     ", ".join("%s %.1f s" % (k, s - idle.get(k, 0)) for k, s in sorted(cpu.items()))))
         pepsi.say("        %d processes, %d of them workers of the stage; the worker: PSS %.1f MiB, %d sockets; all but the database: %.1f MiB"
                   % (watch.processes, watch.workers, watch.pss / 1024, watch.sockets, watch.total / 1024))
         pepsi.check(seen["fast"]["messages"] == fast + 1 and seen["twice"] == 0, "%s" % seen)
