@@ -209,10 +209,11 @@ struct dispatch {
 	struct event *lock;     /* asks again to be the dispatcher */
 	int64_t due_at;         /* when that is, as long as it is waited for */
 	bool claiming, due_running, due_wanted, sweeping, draining;
-	/* due.c: the next look, the next domain of a crowd; a look goes on behind this row, is under way (and began then), begins anew */
+	/* due.c: the next look, the next domain of a crowd; a look goes on behind this row, is under way; one from the
+	 * beginning is, and began then; the next of that kind */
 	struct due_call *due_call;
 	int64_t look_at, open_at;
-	bool behind, mid;
+	bool behind, mid, anew;
 	int64_t after_us, after_id, began_at, again_at;
 	struct map crowds;      /* crowd.c */
 	size_t crowd_pos;

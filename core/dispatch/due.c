@@ -82,8 +82,9 @@ static void looked(struct dispatch *d, const struct store_due *got, int64_t now)
 	d->behind = got->looked;
 	d->after_us = got->upto_us;
 	d->after_id = got->upto_id;
-	if (d->mid && !more) {
+	if (d->anew && !more) {
 		int64_t took = now - d->began_at;
+		d->anew = false;
 		d->again_at = now + (took * DUE_AGAIN_PART > DUE_AGAIN_US ? took * DUE_AGAIN_PART : DUE_AGAIN_US);
 	}
 	d->mid = more;
@@ -149,8 +150,10 @@ static void on_due(evutil_socket_t fd, short what, void *arg)
 	}
 	if (c->looks && !d->mid && (!d->crowds.n || now >= d->again_at))
 		d->behind = false;
-	if (c->looks && !d->behind)
+	if (c->looks && !d->behind) {
+		d->anew = true;
 		d->began_at = now;
+	}
 	struct store_due_ask ask = { .stages = c->ask, .n_stages = c->n, .look = c->looks, .behind = d->behind, .after_us = d->after_us,
 		.after_id = d->after_id, .domains = c->domain, .n_domains = crowd_ask(d, now, c->looks, c->n, c->domain, DUE_DOMAINS_MAX) };
 	d->due_running = true;
