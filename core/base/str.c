@@ -114,6 +114,11 @@ bool str_is_utf8(struct str s)
 		return true;
 	const unsigned char *p = (const unsigned char *)s.p, *end = p + s.n;
 	while (p < end) {
+		uint64_t eight;
+		while (end - p >= (ptrdiff_t)sizeof eight && (memcpy(&eight, p, sizeof eight), !(eight & UINT64_C(0x8080808080808080)))) /* most text is ASCII for long */
+			p += sizeof eight;
+		if (p == end)
+			break;
 		unsigned c = *p++, more, low = 0x80, high = 0xbf;
 		if (c < 0x80)
 			continue;

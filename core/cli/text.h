@@ -16,7 +16,7 @@ void cli_text_print(FILE *f, struct str s);
 /* JSON text with DEL and the C1 range escaped, and a line end. */
 void cli_text_print_json(FILE *f, const char *json);
 
-enum { CLI_COLUMNS_MAX = 10 };
+enum { CLI_COLUMNS_MAX = 12 };
 struct cli_table {
 	const char *heads[CLI_COLUMNS_MAX];
 	size_t max[CLI_COLUMNS_MAX];   /* widest a column may be; 0: no limit */

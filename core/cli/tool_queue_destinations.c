@@ -11,6 +11,13 @@ struct row {
 	size_t at;               /* in its report */
 };
 
+/* A number of a module's, small enough to be added to another. */
+static int64_t number(struct json_object *o, const char *key)
+{
+	int64_t n = cli_json_int(o, key), most = INT64_C(1) << 50;
+	return n > most ? most : n < -most ? -most : n;
+}
+
 static bool fits(struct str name, const char *pattern)
 {
 	char z[512];
@@ -25,12 +32,26 @@ static bool fits(struct str name, const char *pattern)
 	return str_ieq(name, str_from(pattern)) || (name.n > n && name.p[name.n - n - 1] == '.' && str_iends(name, str_from(pattern)));
 }
 
-static unsigned rank(struct json_object *o)
+/* What was left when it was told, less what has passed since. */
+static int64_t left_ms(const struct row *r)
 {
-	static const char *const worst_first[] = { "backoff", "probe", "slow", "new", "good" };
-	struct str s = cli_json_text(o, "state");
+	int64_t ms = number(r->o, "backoff_ms") - number(r->from, "age_s") * 1000;
+	return ms > 0 ? ms : 0;
+}
+
+/* A rest that has ended since: the next message tries. */
+static struct str state_of(const struct row *r)
+{
+	struct str s = cli_json_text(r->o, "state");
+	return str_eq(s, STR("backoff")) && !left_ms(r) ? STR("probe") : s;
+}
+
+static unsigned rank(const struct row *r)
+{
+	static const char *const worst_first[] = { "unsafe", "backoff", "probe", "slow", "new", "good" };
+	struct str s = state_of(r);
 	unsigned i = 0;
-	while (i < 5 && !str_eq(s, str_from(worst_first[i])))
+	while (i < sizeof worst_first / sizeof *worst_first && !str_eq(s, str_from(worst_first[i])))
 		i++;
 	return i;
 }
@@ -38,8 +59,8 @@ static unsigned rank(struct json_object *o)
 static int compare(const void *a, const void *b)
 {
 	const struct row *x = a, *y = b;
-	int64_t w = cli_json_int(y->o, "waiting") - cli_json_int(x->o, "waiting");
-	unsigned r = rank(x->o), s = rank(y->o);
+	int64_t w = number(y->o, "waiting") - number(x->o, "waiting");
+	unsigned r = rank(x), s = rank(y);
 	if (r != s)
 		return r < s ? -1 : 1;
 	return w ? (w < 0 ? -1 : 1) : x->at < y->at ? -1 : x->at > y->at;
@@ -70,24 +91,19 @@ static size_t collect(struct json_object *reports, const char *pattern, struct r
 	return n;
 }
 
-/* What was left when it was told, less what has passed since. */
-static int64_t left_ms(const struct row *r)
-{
-	int64_t ms = cli_json_int(r->o, "backoff_ms") - cli_json_int(r->from, "age_s") * 1000;
-	return ms > 0 ? ms : 0;
-}
-
 static void print_json(const struct row *rows, size_t n)
 {
 	struct json_object *all = json_object_new_array();
 	for (size_t i = 0; i < n; i++) {
 		struct json_object *o = rows[i].o;
 		int64_t left = left_ms(&rows[i]);
-		json_object_object_del(o, "backoff_ms");
+		struct str state = state_of(&rows[i]);
+		if (str_eq(state, STR("probe")))
+			json_object_object_add(o, "state", json_object_new_string(state.p));
 		json_object_object_add(o, "backoff_ms", json_object_new_int64(left));
 		json_object_object_add(o, "stage", json_object_new_string(cli_json_text(rows[i].from, "stage").p));
-		json_object_object_add(o, "pid", json_object_new_int64(cli_json_int(rows[i].from, "pid")));
-		json_object_object_add(o, "age_s", json_object_new_int64(cli_json_int(rows[i].from, "age_s")));
+		json_object_object_add(o, "pid", json_object_new_int64(number(rows[i].from, "pid")));
+		json_object_object_add(o, "age_s", json_object_new_int64(number(rows[i].from, "age_s")));
 		json_object_array_add(all, json_object_get(o));
 	}
 	cli_json_print(all);
@@ -102,22 +118,22 @@ static void trouble(struct cli_table *t, const struct row *r)
 		cli_table_cell(t, STR("-"));
 		return;
 	}
-	cli_text_duration(ago, sizeof ago, cli_json_int(r->o, "trouble_ago_ms") / 1000 + cli_json_int(r->from, "age_s"));
+	cli_text_duration(ago, sizeof ago, number(r->o, "trouble_ago_ms") / 1000 + number(r->from, "age_s"));
 	cli_table_cellf(t, "%.*s, %s ago%s%.*s", STR_ARG(what), ago, error.n ? ": " : "", STR_ARG(error));
 }
 
 static void print_table(const struct row *rows, size_t n)
 {
 	struct cli_table t = {
-		.heads = { "DESTINATION", "STAGE", "STATE", "OPEN", "LIMIT", "WAITING", "SENT", "REFUSED", "FAILED", "TROUBLE" },
-		.max = { 50, 24, 30, 0, 0, 0, 0, 0, 0, 160 },
+		.heads = { "DESTINATION", "STAGE", "STATE", "OPEN", "LIMIT", "WAITING", "SENT", "REFUSED", "FAILED", "TLS", "TROUBLE" },
+		.max = { 50, 24, 30, 0, 0, 0, 0, 0, 0, 24, 160 },
 		.right = { [3] = true, [4] = true, [5] = true, [6] = true, [7] = true, [8] = true },
-		.n = 10,
+		.n = 11,
 	};
 	for (size_t i = 0; i < n; i++) {
 		struct json_object *o = rows[i].o;
-		struct str state = cli_json_text(o, "state");
-		int64_t left = left_ms(&rows[i]), window = cli_json_int(o, "window");
+		struct str state = state_of(&rows[i]), tls = cli_json_text(o, "tls");
+		int64_t left = left_ms(&rows[i]), window = number(o, "window");
 		char span[64];
 		cli_table_cell(&t, cli_json_text(o, "destination"));
 		cli_table_cell(&t, cli_json_text(rows[i].from, "stage"));
@@ -126,12 +142,13 @@ static void print_table(const struct row *rows, size_t n)
 			cli_table_cellf(&t, "%.*s %s", STR_ARG(state), span);
 		else
 			cli_table_cell(&t, state.n ? state : STR("-"));
-		cli_table_cellf(&t, "%" PRId64, cli_json_int(o, "working") + cli_json_int(o, "idle"));
-		cli_table_cellf(&t, "%" PRId64, window ? window : cli_json_int(o, "concurrency"));
-		cli_table_cellf(&t, "%" PRId64, cli_json_int(o, "waiting"));
-		cli_table_cellf(&t, "%" PRId64, cli_json_int(o, "sent"));
-		cli_table_cellf(&t, "%" PRId64, cli_json_int(o, "refused"));
-		cli_table_cellf(&t, "%" PRId64, cli_json_int(o, "failed"));
+		cli_table_cellf(&t, "%" PRId64, number(o, "working") + number(o, "idle"));
+		cli_table_cellf(&t, "%" PRId64, window ? window : number(o, "concurrency"));
+		cli_table_cellf(&t, "%" PRId64, number(o, "waiting"));
+		cli_table_cellf(&t, "%" PRId64, number(o, "sent"));
+		cli_table_cellf(&t, "%" PRId64, number(o, "refused"));
+		cli_table_cellf(&t, "%" PRId64, number(o, "failed"));
+		cli_table_cell(&t, tls.n ? tls : json_object_object_get_ex(o, "tls", NULL) ? STR("none") : STR("-"));
 		trouble(&t, &rows[i]);
 	}
 	cli_table_print(&t, stdout);

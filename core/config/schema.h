@@ -69,8 +69,8 @@ typedef const struct module_info *(*schema_module_fn)(void *arg, const char *pro
 void schema_check(const struct config *c, schema_module_fn module, void *arg, struct config_faults *faults);
 
 /* The configuration in force, for `pepsi config show`: every section the file has or that has defaults, each option
- * with its value, its default and where it stands; secrets masked, and where `module` is NULL or knows nothing of a stage's module, all
- * options of that module. Text that config_load() would read again, or JSON:
+ * with its value, its default and where it stands; secrets masked, and whatever no table has: a misspelt
+ * option, and where `module` is NULL or knows nothing of a stage's module, all options of that module. Text that config_load() would read again, or JSON:
  * {"sections":[{"name","options":[{"name","value","source":"file"|"default"|"set"|"overlay","file","line","secret"}]}]}.
  * Returns 0, or -1 when memory or out's limit is exceeded. */
 int config_show(const struct config *c, schema_module_fn module, void *arg, bool json, struct buf *out);

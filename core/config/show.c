@@ -117,8 +117,8 @@ static void show_defaults(struct sink *sink, const struct config_section *s, con
 static void show_section(struct sink *sink, const struct schema_section *t, const struct config_section *s,
     const struct module_info *m)
 {
-	/* which options of a stage are secrets only its module knows: where that was not asked, or cannot tell, all of its own are */
-	bool stage = t && strcmp(t->name, "stage-*") == 0;
+	/* Which options of a stage are secrets only its module knows: where that was not asked, or cannot tell, all of its own are. And so is what nobody
+	 * knows: a secret whose name has a letter too many is one all the same. */
 	for (size_t i = 0; s && i < s->n; i++) {
 		const struct config_entry *e = &s->e[i];
 		const struct pepsi_option *own = t ? covering(t->options, t->n_options, e->option) : NULL,
@@ -126,7 +126,7 @@ static void show_section(struct sink *sink, const struct schema_section *t, cons
 		bool laid = !strcmp(e->v.file, config_overlay_file);
 		show(sink, &(struct shown){ .name = o && o->type != PEPSI_OPT_MULTI ? o->name : e->option, .value = e->v.value,
 				.source = !e->v.file[0] ? "set" : laid ? "overlay" : "file", .file = laid ? "" : e->v.file, .line = e->v.line,
-				.secret = e->secret || (o ? o->type == PEPSI_OPT_SECRET : stage && !m) }, o, own != NULL);
+				.secret = e->secret || !o || o->type == PEPSI_OPT_SECRET }, o, own != NULL);
 	}
 	if (t)
 		show_defaults(sink, s, t->options, t->n_options, true);

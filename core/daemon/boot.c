@@ -23,7 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { BLOB_MAX = 16 << 20, FAULTS_MAX = 1 << 20, PROGRAMS_MAX = TABLE_STAGES_MAX };
+enum { PROGRAMS_MAX = TABLE_STAGES_MAX };
 
 /* ---- configuration */
 
@@ -149,7 +149,7 @@ static int configure_child(const struct boot *b, int fd)
 	static struct modules m;
 	struct config_faults *faults = config_faults_new();
 	struct config *c = faults ? config_load(b->config_path, faults) : NULL;
-	struct buf text = BUF_INIT(FAULTS_MAX), blob = BUF_INIT(BLOB_MAX);
+	struct buf text = BUF_INIT(CONFIG_FAULTS_MAX), blob = BUF_INIT(CONFIG_BLOB_MAX);
 	struct result_head h = { 0 };
 
 	log_setup((enum log_level)b->log_level, "config");
@@ -195,7 +195,7 @@ static int read_all(int fd, struct buf *out)
 int boot_configure_begin(const struct boot *b, struct boot_configuring *c)
 {
 	int p[2];
-	*c = (struct boot_configuring){ .fd = -1, .got = BUF_INIT(BLOB_MAX + FAULTS_MAX + sizeof(struct table) + 4096) };
+	*c = (struct boot_configuring){ .fd = -1, .got = BUF_INIT(CONFIG_BLOB_MAX + CONFIG_FAULTS_MAX + sizeof(struct table) + 4096) };
 	if (pipe2(p, O_CLOEXEC))
 		return -1;
 	pid_t parent = getpid();

@@ -6,7 +6,7 @@
  *   table.c     the spawner's own table: the little it must know of the configuration
  *   inherited.c sockets that systemd passed
  *   grant.c     what a reload needs root for: new sockets, renewed keys
- *   reactor.c   wires ingress, dispatcher and admin to one event loop
+ *   reactor.c   wires ingress, dispatcher and admin to one event loop (reactor_internal.h: and reactor_reload.c, reactor_source.c)
  *   memory.c    free memory back to the kernel
  *   signin.c    the admin child beside the reactor
  *   child.c     children that are started again: the fork, the pauses
@@ -24,6 +24,12 @@
 #include <limits.h>
 #include <stdint.h>
 #include <sys/types.h>
+
+enum {
+	CONFIG_BLOB_MAX = 16 << 20,   /* octets of a configuration in the flat form */
+	CONFIG_FAULTS_MAX = 1 << 20,  /* octets of the text about its faults */
+	EXIT_CONFIG_REFUSED = 78,     /* of the reactor: it cannot take its configuration (a port in use); no use trying again */
+};
 
 /* ---- channel.c: SOCK_SEQPACKET, fixed-size messages, at most one descriptor with each */
 enum channel_op {

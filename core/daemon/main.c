@@ -34,7 +34,7 @@ int daemon_main(int argc, char **argv)
 	static struct table t;
 	static struct boot b;
 	b = (struct boot){ .config_path = getenv("PEPSI_CONFIG"), .log_level = LOG_LV_INFO };
-	struct buf blob = BUF_INIT(16 << 20), faults = BUF_INIT(1 << 20);
+	struct buf blob = BUF_INIT(CONFIG_BLOB_MAX), faults = BUF_INIT(CONFIG_FAULTS_MAX);
 	enum log_level level = LOG_LV_INFO;
 	int o;
 

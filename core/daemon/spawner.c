@@ -25,7 +25,6 @@ enum {
 	CLUSTER_STOP_US = 20 * 1000 * 1000,
 	REACTOR_AT_ONCE = 3,          /* deaths in ten seconds that are answered at once; then one start a second */
 	REACTOR_WINDOW_US = 60 * 1000 * 1000,
-	EXIT_CONFIG_REFUSED = 78,     /* the reactor cannot take its configuration (a port in use): no use trying again */
 };
 
 static void begin_stop(struct spawner *s, int status)
@@ -63,7 +62,7 @@ static void begin_reload(struct spawner *s)
 /* Its child has said all, and has been waited for. */
 static void end_reload(struct spawner *s)
 {
-	struct buf faults = BUF_INIT(1 << 20), blob = BUF_INIT(s->blob->max);
+	struct buf faults = BUF_INIT(CONFIG_FAULTS_MAX), blob = BUF_INIT(s->blob->max);
 	static struct table t;
 	struct channel_msg m = { .op = CH_CONFIG };
 	int r = boot_configure_end(&s->configuring, s->configured_status, &blob, &t, &faults);

@@ -3,6 +3,7 @@
  *   loop.c    wake-ups, start, stop, reload
  *   due.c     paused rows whose time has come
  *   crowd.c   … of which each domain gets one at first, where many are due
+ *   sweep.c   rows that are running and not under way: released after a pause, orphans
  *   pool.c    worker processes: growth, idling, recycling, overruns, death
  *   flight.c  dealing flights out, datagrams down, status lines up
  *   fair.c    whose message is next
@@ -64,6 +65,7 @@ enum {
 	MEASURE_GAUGES_MAX = 64,        /* series of gauges of one worker at one stage */
 	MEASURE_SHOW_MAX = 1 << 20,     /* octets of modules' metrics at /metrics */
 	MEASURE_REPORTS_MAX = 4 << 20,  /* octets of reports in one answer */
+	MEASURE_REPORTS_KEPT = 4 * WIRE_REPORT_MAX, /* octets of reports of one worker, of all stages in it */
 	PAGE_HOPS_MAX = 32,             /* stages a worker may fuse into one pass: worker/pass.h */
 	STARTING_MAX = 64,              /* requests for workers under way, in all: what the spawner's channel surely holds */
 	LEAVE_US = 15 * 1000 * 1000,    /* a worker without work that is to go has so long for its close() */
@@ -249,16 +251,25 @@ struct dispatch {
 /* loop.c */
 struct stage *dispatch_stage_find(struct dispatch *d, const char *name);
 void dispatch_turn_soon(struct dispatch *d);
+
+/* sweep.c */
+/* The row goes back to pending after delay_us; until then it counts as held. */
 void dispatch_sour_add(struct dispatch *d, struct stage *st, int64_t id, int64_t delay_us);
+/* running → pending for these (n > 0), and a look at what is pending when that is done. The ids are copied. */
+void dispatch_release(struct dispatch *d, const int64_t *ids, size_t n);
+void sour_run(struct dispatch *d, int64_t now);
+/* Looks for orphans now, or as soon as nothing is promised to the ingress (it sets d->draining meanwhile). */
+void sweep_run(struct dispatch *d, int64_t now);
 
 /* claim.c */
 int dispatch_claim_init(struct dispatch *d);
 void dispatch_claim(struct dispatch *d);
 
 /* due.c */
-int due_init(struct dispatch *d);
+int due_init(struct dispatch *d); /* -1: out of memory */
 void due_done(struct dispatch *d);
 void due_begin(struct dispatch *d);       /* this process dispatches from now on: what is due is looked for, from the beginning */
+/* A row was paused: its time may be the next one. */
 void dispatch_due_soon(struct dispatch *d);
 /* A flight of this place came back from a worker: paused, or otherwise. */
 void due_answered(struct dispatch *d, struct stage *st, uint32_t place, bool paused);

@@ -11,17 +11,17 @@
 #include <stdlib.h>
 #include <strings.h>
 
-/* The gauges of a worker at one stage. */
-struct gauges {
-	struct gauges *next;
+/* What a worker says of itself at one stage. */
+struct part {
+	struct part *next;
 	struct stage *stage; /* stages are never freed before their workers */
-	struct metrics_set set;
+	struct metrics_set gauges;
+	struct buf report;   /* empty: none */
+	int64_t report_at;
 };
 
 struct measured {
-	struct gauges *gauges;
-	struct buf report;   /* empty: none */
-	int64_t report_at;
+	struct part *parts;
 	struct metrics_budget budget; /* what it may still say */
 	bool said;           /* that something was refused */
 };
@@ -59,24 +59,25 @@ static bool may_host(const struct dispatch *d, const struct worker *w, const str
 
 static struct measured *of(struct worker *w)
 {
-	if (!w->measured && (w->measured = calloc(1, sizeof *w->measured)))
-		w->measured->report = BUF_INIT(WIRE_REPORT_MAX);
+	if (!w->measured)
+		w->measured = calloc(1, sizeof *w->measured);
 	return w->measured;
 }
 
-static struct metrics_set *gauges_of(struct measured *m, struct stage *st)
+static struct part *part_of(struct measured *m, struct stage *st)
 {
-	struct gauges *g;
-	for (g = m->gauges; g; g = g->next)
-		if (g->stage == st)
-			return &g->set;
-	if (!(g = calloc(1, sizeof *g)))
+	struct part *p;
+	for (p = m->parts; p; p = p->next)
+		if (p->stage == st)
+			return p;
+	if (!(p = calloc(1, sizeof *p)))
 		return NULL;
-	g->stage = st;
-	g->set.weight_max = MEASURE_GAUGES_MAX;
-	g->next = m->gauges;
-	m->gauges = g;
-	return &g->set;
+	p->stage = st;
+	p->gauges.weight_max = MEASURE_GAUGES_MAX;
+	p->report = BUF_INIT(WIRE_REPORT_MAX);
+	p->next = m->parts;
+	m->parts = p;
+	return p;
 }
 
 static struct stage *stage_of(struct dispatch *d, const struct worker *w, struct str name)
@@ -91,13 +92,13 @@ static struct stage *stage_of(struct dispatch *d, const struct worker *w, struct
 static int take_metric(struct dispatch *d, struct worker *w, struct measured *m, struct str text)
 {
 	struct metrics_line line;
-	struct metrics_set *gauges = NULL;
+	struct part *p = NULL;
 	if (metrics_line_get(text, &line))
 		return -1;
 	struct stage *st = stage_of(d, w, line.stage);
-	if (!st || (line.kind == METRICS_GAUGE && !(gauges = gauges_of(m, st))))
+	if (!st || (line.kind == METRICS_GAUGE && !(p = part_of(m, st))))
 		return -1;
-	if (gauges && metrics_apply(gauges, &line))
+	if (p && metrics_apply(&p->gauges, &line))
 		return -1;
 	return metrics_apply(&st->metrics, &line); /* of a gauge: that there is one; levels are added up when they are asked for */
 }
@@ -105,15 +106,23 @@ static int take_metric(struct dispatch *d, struct worker *w, struct measured *m,
 static int take_report(struct dispatch *d, struct worker *w, struct measured *m, struct str text, int64_t now)
 {
 	struct str name, json;
-	if (metrics_report_get(text, &name, &json) || stage_of(d, w, name) != w->stage || json.n > WIRE_REPORT_MAX || json_object_fault(json))
+	size_t kept = 0;
+	if (metrics_report_get(text, &name, &json) || json.n > WIRE_REPORT_MAX || json_object_fault(json))
 		return -1;
-	buf_reset(&m->report);
-	if (json.n > 2)
-		buf_adds(&m->report, json);
-	else
-		buf_free(&m->report); /* nothing any more */
-	m->report_at = now;
-	return m->report.failed ? -1 : 0;
+	struct stage *st = stage_of(d, w, name);
+	struct part *p = st ? part_of(m, st) : NULL;
+	if (!p)
+		return -1;
+	for (const struct part *x = m->parts; x; x = x->next)
+		kept += x != p ? x->report.n : 0;
+	buf_free(&p->report);
+	p->report_at = now;
+	if (json.n <= 2)
+		return 0; /* nothing any more */
+	if (kept + json.n > MEASURE_REPORTS_KEPT)
+		return -1;
+	buf_adds(&p->report, json);
+	return p->report.failed ? -1 : 0;
 }
 
 int measure_line(struct dispatch *d, struct worker *w, const struct wire_status *line, int64_t now)
@@ -153,15 +162,15 @@ void dispatch_measure_sink(void *arg, const char *stage, struct str text)
 void measure_drop(struct worker *w)
 {
 	struct measured *m = w->measured;
-	struct gauges *g;
+	struct part *p;
 	if (!m)
 		return;
-	while ((g = m->gauges)) {
-		m->gauges = g->next;
-		metrics_set_done(&g->set);
-		free(g);
+	while ((p = m->parts)) {
+		m->parts = p->next;
+		metrics_set_done(&p->gauges);
+		buf_free(&p->report);
+		free(p);
 	}
-	buf_free(&m->report);
 	free(m);
 	w->measured = NULL;
 }
@@ -173,13 +182,13 @@ static void add_levels(struct dispatch *d, struct stage *of)
 {
 	struct stage *st;
 	const struct worker *w;
-	const struct gauges *g;
+	const struct part *p;
 	metrics_level_zero(&of->metrics);
 	TAILQ_FOREACH(st, &d->stages, link)
 		TAILQ_FOREACH(w, &st->workers, link)
-			for (g = w->measured ? w->measured->gauges : NULL; g; g = g->next)
-				if (g->stage == of)
-					metrics_level_add(&of->metrics, &g->set);
+			for (p = w->measured ? w->measured->parts : NULL; p; p = p->next)
+				if (p->stage == of)
+					metrics_level_add(&of->metrics, &p->gauges);
 }
 
 void measure_status(struct stage *st, struct buf *json)
@@ -217,21 +226,22 @@ void dispatch_reports(struct dispatch *d, const char *stage, struct buf *json)
 {
 	const struct stage *st;
 	const struct worker *w;
+	const struct part *p;
 	int64_t now = clock_mono_us();
 	size_t end = json->n + MEASURE_REPORTS_MAX;
 	const char *sep = "";
 	buf_addc(json, '[');
 	TAILQ_FOREACH(st, &d->stages, link)
-		TAILQ_FOREACH(w, &st->workers, link) {
-			const struct measured *m = w->measured;
-			if (!m || !m->report.n || (stage && strcasecmp(stage, st->name) != 0) || json->n + m->report.n + 512 > end)
-				continue;
-			buf_addf(json, "%s{\"stage\":", sep);
-			sep = ",";
-			json_put_str(json, str_from(st->name));
-			buf_addf(json, ",\"pid\":%d,\"age_s\":%lld,\"report\":", (int)w->pid, (long long)((now - m->report_at) / US_PER_S));
-			buf_adds(json, buf_str(&m->report));
-			buf_addc(json, '}');
-		}
+		TAILQ_FOREACH(w, &st->workers, link)
+			for (p = w->measured ? w->measured->parts : NULL; p; p = p->next) {
+				if (!p->report.n || (stage && strcasecmp(stage, p->stage->name) != 0) || json->n + p->report.n + 512 > end)
+					continue;
+				buf_addf(json, "%s{\"stage\":", sep);
+				sep = ",";
+				json_put_str(json, str_from(p->stage->name));
+				buf_addf(json, ",\"pid\":%d,\"age_s\":%lld,\"report\":", (int)w->pid, (long long)((now - p->report_at) / US_PER_S));
+				buf_adds(json, buf_str(&p->report));
+				buf_addc(json, '}');
+			}
 	buf_addc(json, ']');
 }

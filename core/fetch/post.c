@@ -23,8 +23,8 @@ int post_url_read(struct str uri, struct post_url *ret, const char **ret_why)
 	host.n = n;
 	ptrdiff_t colon = str_chr(host, ':');
 	if (colon >= 0) {
-		*ret_why = "its port is none";
-		if (str_u64(str_skip(host, (size_t)colon + 1), 65535, &port) || !port)
+		*ret_why = "its port is not 443"; /* a stranger's record could have us knock at any door of others */
+		if (str_u64(str_skip(host, (size_t)colon + 1), 65535, &port) || port != 443)
 			return -1;
 		host.n = (size_t)colon;
 	}

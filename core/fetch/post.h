@@ -13,7 +13,7 @@ struct post_url {
 	char host[POST_HOST_MAX];  /* folded; a name, never an address */
 	unsigned port;
 };
-/* Host and port of an https URI. 0, or -1 with *ret_why a constant clause. */
+/* Host and port of an https URI, which is 443 (HTTPS_PORT is for laboratories). 0, or -1 with *ret_why a constant clause. */
 int post_url_read(struct str uri, struct post_url *ret, const char **ret_why);
 
 struct post {

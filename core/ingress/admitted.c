@@ -79,7 +79,7 @@ static void log_outcome(struct ingress *in, const struct session *s, const struc
 	char user[32] = "";
 	if (s->user_known)
 		snprintf(user, sizeof user, " uid=%u", (unsigned)s->uid);
-	char held[48] = "", known[2400];
+	char held[48] = "", known[2400], repeated[32] = "";
 	if (rc == STORE_OK) {
 		if (message_held(m)) {
 			in->held_for_sender += !strcmp(m->hold_why, "sender");
@@ -88,12 +88,14 @@ static void log_outcome(struct ingress *in, const struct session *s, const struc
 			if (gmtime_r(&until, &tm))
 				strftime(held, sizeof held, " held_until=%Y-%m-%dT%H:%M:%SZ", &tm);
 		}
+		if (m->repeated)
+			snprintf(repeated, sizeof repeated, " repeated=%zu", m->repeated);
 		if (log_max() >= LOG_LV_INFO)
 			log_info(NULL,
 			    "id=%lld event=accepted session=%llu listener=%s client=%s%s helo=%s from=%s "
-			    "rcpts=%zu size=%llu%s%s%s%s%s",
+			    "rcpts=%zu%s size=%llu%s%s%s%s%s",
 			    (long long)m->id, (unsigned long long)s->id, s->terms->name, s->peer.text, user,
-			    log_q(buf_str(&s->helo)), log_q(m->mail_from), m->n_rcpts,
+			    log_q(buf_str(&s->helo)), log_q(m->mail_from), m->n_rcpts, repeated,
 			    (unsigned long long)m->spool.size, m->chunked ? " chunked=1" : "",
 			    m->body == SMTP_BODY_BINARYMIME ? " body=BINARYMIME" : "", held, s->conn ? "" : " client_gone=1", log_known_by(s, m, known, sizeof known));
 		vet_log(m);

@@ -1,6 +1,7 @@
 /* Turning a finished transaction into a row: envelope copy, Received, state. May not decide anything about it. */
 #include "message.h"
 
+#include "addressees.h"
 #include "base/clock.h"
 #include "caps.h"
 #include "dnsbl.h"
@@ -38,11 +39,11 @@ static void put_notify(struct buf *out, unsigned notify)
 	buf_addc(out, '"');
 }
 
-static void put_dsn(struct buf *out, const struct smtp_transaction *tx)
+static void put_dsn(struct buf *out, const struct smtp_transaction *tx, const struct addressee *to, size_t n)
 {
 	bool rcpts = false;
-	for (unsigned i = 0; i < tx->n_rcpts; i++)
-		rcpts = rcpts || tx->rcpts[i].notify || tx->rcpts[i].orcpt.n;
+	for (size_t i = 0; i < n; i++)
+		rcpts = rcpts || to[i].notify || to[i].rcpt->orcpt.n;
 	if (!tx->ret && !tx->envid.n && !rcpts)
 		return;
 	buf_addc(out, '{');
@@ -53,12 +54,12 @@ static void put_dsn(struct buf *out, const struct smtp_transaction *tx)
 	if (rcpts) {
 		json_put_key(out, "rcpt");
 		buf_addc(out, '[');
-		for (unsigned i = 0; i < tx->n_rcpts; i++) {
+		for (size_t i = 0; i < n; i++) {
 			buf_addz(out, i ? ",{" : "{");
-			if (tx->rcpts[i].notify)
-				put_notify(out, tx->rcpts[i].notify);
-			if (tx->rcpts[i].orcpt.n)
-				json_put_member(out, "orcpt", tx->rcpts[i].orcpt);
+			if (to[i].notify)
+				put_notify(out, to[i].notify);
+			if (to[i].rcpt->orcpt.n)
+				json_put_member(out, "orcpt", to[i].rcpt->orcpt);
 			buf_addc(out, '}');
 		}
 		buf_addc(out, ']');
@@ -99,26 +100,31 @@ int message_take(struct message *m, const struct smtp_transaction *tx)
 	m->wishes = BUF_INIT(1024);
 	if (!buf_room(&m->text, n))
 		return -1;
-	m->rcpts = calloc(tx->n_rcpts ? tx->n_rcpts : 1, sizeof *m->rcpts);
-	if (!m->rcpts)
+	struct addressee *to = calloc(tx->n_rcpts + 1, sizeof *to);
+	m->rcpts = calloc(tx->n_rcpts + 1, sizeof *m->rcpts);
+	if (!to || !m->rcpts) {
+		free(to);
 		return -1;
+	}
+	m->n_rcpts = addressees_once(tx, to);
+	m->repeated = tx->n_rcpts - m->n_rcpts;
 	/* the buffer does not move any more: pointers into it hold */
 	buf_adds(&m->text, tx->mail_from);
 	m->mail_from = buf_str(&m->text);
-	for (unsigned i = 0; i < tx->n_rcpts; i++) {
-		m->rcpts[i] = str_n(m->text.p + m->text.n, tx->rcpts[i].address.n);
-		buf_adds(&m->text, tx->rcpts[i].address);
+	for (size_t i = 0; i < m->n_rcpts; i++) {
+		m->rcpts[i] = str_n(m->text.p + m->text.n, to[i].rcpt->address.n);
+		buf_adds(&m->text, to[i].rcpt->address);
 	}
 	m->once = str_n(m->text.p + m->text.n, *user ? strlen(user) + tx->once.n : 0);
 	if (*user) {
 		buf_addz(&m->text, user);
 		buf_adds(&m->text, tx->once);
 	}
-	m->n_rcpts = tx->n_rcpts;
 	m->smtputf8 = tx->smtputf8;
 	m->body = tx->body;
 	m->chunked = tx->chunked;
-	put_dsn(&m->dsn, tx);
+	put_dsn(&m->dsn, tx, to, m->n_rcpts);
+	free(to);
 	put_wishes(&m->wishes, tx);
 	m->hold_until = tx->hold_until + (tx->hold_for > 0); /* the present second had begun: never less than was asked for */
 	m->hold_why = "sender";

@@ -24,7 +24,7 @@ struct message {
 	struct buf text;         /* the strings below */
 	struct str mail_from;
 	struct str *rcpts;
-	size_t n_rcpts;
+	size_t n_rcpts, repeated; /* each once (addressees.h); those named again */
 	struct buf dsn;          /* state.dsn as JSON, or empty */
 	struct buf auth;         /* state.auth as JSON, or empty */
 	struct buf vetted;       /* the same in words of the log, or empty */

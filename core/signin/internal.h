@@ -5,7 +5,7 @@
  *   dovecot_client.c  the connection to Dovecot's auth service
  *   oauth.c     tokens
  *   system.c    accounts of the machine, for the recipients of mail
- *   accounts.c  the socket of `pepsi account`
+ *   accounts.c  the socket of `pepsi account` (accounts_internal.h: and accounts_*.c, its requests)
  *   keeper.c, job*.c  work in processes of its own */
 #ifndef SIGNIN_INTERNAL_H
 #define SIGNIN_INTERNAL_H

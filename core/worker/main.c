@@ -220,7 +220,7 @@ static int run_stage(struct config *c, const char *stage, int channel, int out, 
 	}
 	const struct pepsi_host *host = engine ? concurrent_table() : &worker_host;
 	int page_fd = page_open(r->by_hand);
-	measure_own(stage);
+	measure_reports();
 
 	/* by hand it runs under whoever typed the command, with what privileges they have */
 	if (!r->by_hand && confine(mod->stage.caps & PEPSI_CAP_HELPER))

@@ -28,7 +28,7 @@ struct measured {
 };
 
 static TAILQ_HEAD(, measured) all = TAILQ_HEAD_INITIALIZER(all);
-static const struct measured *own;
+static bool reporting;
 static int64_t told_at, report_at;
 
 _Static_assert((int)PEPSI_METRIC_COUNTER == METRICS_COUNTER && (int)PEPSI_METRIC_GAUGE == METRICS_GAUGE && (int)PEPSI_METRIC_TIMING == METRICS_TIMING,
@@ -68,9 +68,9 @@ static struct measured *of(const char *stage)
 	return x;
 }
 
-void measure_own(const char *stage)
+void measure_reports(void)
 {
-	own = of(stage);
+	reporting = true;
 }
 
 /* --- host functions */
@@ -163,9 +163,9 @@ void measure_tell_by(measure_send_fn fn, void *arg, bool now)
 	struct buf b = BUF_INIT(DATAGRAM_MAX);
 	for (unsigned i = 0; i < DATAGRAMS_MAX && tell_metrics(fn, arg, &b); i++)
 		;
-	if (now || at - report_at >= MEASURE_REPORT_US)
+	if (reporting && (now || at - report_at >= MEASURE_REPORT_US))
 		TAILQ_FOREACH(x, &all, link)
-			if (x == own && x->reported) {
+			if (x->reported) {
 				report_at = at;
 				tell_report(fn, arg, x, &b);
 			}
@@ -192,7 +192,7 @@ int measure_due_ms(void)
 		if (x->set.changed && told_at + MEASURE_TELL_US < due)
 			due = told_at + MEASURE_TELL_US;
 		int64_t report = report_at + MEASURE_REPORT_US > told_at + MEASURE_TELL_US ? report_at + MEASURE_REPORT_US : told_at + MEASURE_TELL_US;
-		if (x == own && x->reported && report < due)
+		if (reporting && x->reported && report < due)
 			due = report;
 	}
 	if (due == INT64_MAX)
@@ -242,6 +242,6 @@ void measure_done(void)
 		buf_free(&x->report);
 		free(x);
 	}
-	own = NULL;
+	reporting = false;
 	told_at = report_at = 0;
 }

@@ -3,7 +3,7 @@
  * told the next time. One per process, since what a module holds is a handle and nothing else; a process may run several stages (fuse.c), each has
  * its own set.
  *
- *     measure_own(stage)          this worker's stage: reports are told of no other
+ *     measure_reports()           reports are told of, too, not numbers alone
  *     …                           modules define and measure
  *     measure_tell(fd, false)     now and then: after a commit, at a tick, when measure_due_ms() is over
  *     measure_tell(fd, true)      before the process ends
@@ -20,7 +20,7 @@ enum {
 	MEASURE_REPORT_US = 5 * 1000 * 1000,
 };
 
-void measure_own(const char *stage);
+void measure_reports(void);
 /* Tells what has changed, if it is time for that, or `now`. fd: the channel; below 0: nobody listens. */
 void measure_tell(int fd, bool now);
 /* The same by a function of the caller's, which sends lines all at once or not at all (false). */

@@ -31,6 +31,11 @@ struct target {
 	bool refused;              /* it did not let us in: no probes */
 	uint64_t token;            /* version of the token file then: a new one ends the rest */
 	char text[SMTP_CLIENT_TEXT_MAX + 1];
+	/* for people alone */
+	uint64_t n_sent, n_refused, n_failed;
+	int64_t mean_ms, trouble_at;
+	enum trouble trouble;
+	char error[TROUBLE_TEXT_MAX + 1], tls[80];
 };
 
 struct hops {
@@ -330,6 +335,43 @@ static bool rested(const struct target *t, int64_t now)
 	    hop_token_version(t->conf.auth->token_file) != t->token);
 }
 
+/* What people are told of it. */
+static void note(struct target *t, const struct smtp_client_msg *m, const struct hop_report *r, int64_t took_ms)
+{
+	const struct smtp_result *worst = &m->rcpts[0].result;
+	bool taken = false;
+	for (size_t i = 0; i < m->n_rcpts; i++) {
+		taken |= m->rcpts[i].result.outcome == SMTP_OUT_OK;
+		worst = traffic_worse(worst, &m->rcpts[i].result);
+	}
+	++*(!r->connected ? &t->n_failed : taken ? &t->n_sent : &t->n_refused);
+	if (r->connected) {
+		t->mean_ms = t->n_sent + t->n_refused == 1 ? took_ms : t->mean_ms + (took_ms - t->mean_ms) / 8;
+		snprintf(t->tls, sizeof t->tls, "%s", r->tls && r->tls_text ? r->tls_text : "");
+	}
+	enum trouble of = trouble_of(worst);
+	if (of == TROUBLE_NONE)
+		return;
+	t->trouble = let_in(r->auth_fault) ? of : TROUBLE_POLICY;
+	t->trouble_at = hop_now_ms();
+	trouble_text(worst, t->error);
+}
+
+bool hops_view(const struct hops *s, size_t i, struct traffic_view *ret)
+{
+	if (i >= s->n)
+		return false;
+	const struct target *t = s->t[i];
+	int64_t now = hop_now_ms();
+	bool rests = t->rests_until > now;
+	*ret = (struct traffic_view){ .key = t->shown, .window = !rests, .concurrency = 1, .idle = t->hop && hop_is_open(t->hop),
+		.state = rests ? TRAFFIC_WAITING : t->failures ? TRAFFIC_PROBING : t->n_sent + t->n_refused ? TRAFFIC_GOOD : TRAFFIC_NEW,
+		.backoff_ms = rests ? t->rests_until - now : 0, .mean_ms = t->mean_ms, .trouble = t->trouble,
+		.trouble_ms = t->trouble == TROUBLE_NONE ? 0 : now - t->trouble_at, .error = t->error, .tls = t->tls, .sent = t->n_sent,
+		.refused = t->n_refused, .failed = t->n_failed };
+	return true;
+}
+
 static struct target *probe(struct target *const order[], size_t n, int64_t now)
 {
 	struct target *best = NULL;
@@ -375,6 +417,7 @@ void hops_send(struct hops *s, const struct pepsi_host *host, struct pepsi_msg *
 		hop_for(t->hop, host, msg);
 		hop_send(t->hop, m, until, &ret->hop);
 		t->tried_at = began;
+		note(t, m, &ret->hop, hop_now_ms() - began);
 		ret->tried = true;
 		ret->used = t->hop;
 		ret->name = t->shown;

@@ -8,6 +8,7 @@
 #define COMMON_HOPS_H
 
 #include "hop.h"
+#include "proto/relay/traffic.h"
 
 enum { HOPS_MAX = 16, HOPS_WEIGHT_MAX = 1000 };
 
@@ -43,6 +44,9 @@ struct hops_report {
  * becomes of hosts is logged. */
 void hops_send(struct hops *s, const struct pepsi_host *host, struct pepsi_msg *msg, struct smtp_client_msg *m, int64_t until,
     struct hops_report *ret);
+
+/* Host i as people see it; its texts live until the next hops_send(). False: there are no more. */
+bool hops_view(const struct hops *s, size_t i, struct traffic_view *ret);
 
 /* -- for tests */
 

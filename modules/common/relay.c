@@ -19,6 +19,16 @@ static void say(const struct pepsi_host *host, struct pepsi_msg *msg, int32_t le
 	host->log(msg, level, buf_z(b));
 }
 
+/* The hosts, as they are after this message. */
+static void tell(const struct relay *r)
+{
+	struct traffic_view v[HOPS_MAX];
+	size_t n = 0;
+	while (n < HOPS_MAX && hops_view(r->hops, n, &v[n]))
+		n++;
+	relay_measure_destinations(&r->measure, v, n);
+}
+
 int32_t relay_open(const struct pepsi_host *host, const struct pepsi_conf *conf, bool lmtp, void **ret_worker)
 {
 	struct relay *r = calloc(1, sizeof *r);
@@ -36,6 +46,7 @@ int32_t relay_open(const struct pepsi_host *host, const struct pepsi_conf *conf,
 		relay_close(r);
 		return PEPSI_PERMANENT;
 	}
+	tell(r);
 	*ret_worker = r;
 	return PEPSI_OK;
 }
@@ -230,6 +241,7 @@ int32_t relay_process(void *worker, const struct pepsi_host *host, struct pepsi_
 	m.downgrade = r->downgrade.policy;
 	rounds(r, host, msg, &m, now + (left > 2 * MARGIN_MS ? left - MARGIN_MS : left / 2), texts, &rep);
 	measure(r, &rep);
+	tell(r);
 	r->policy.hop = rep.name;
 	r->policy.remote_mta = rep.remote_mta;
 	/* by-trace: the sender hears of a hop that does not know of his deadline (RFC 2852 §4.1.5) */

@@ -2,7 +2,7 @@
 #ifndef COMMON_RELAY_MEASURE_H
 #define COMMON_RELAY_MEASURE_H
 
-#include "proto/smtp/client.h"
+#include "proto/relay/traffic.h"
 
 #include <pepsi/stage.h>
 #include <stdbool.h>
@@ -11,7 +11,8 @@ struct hops_report;
 
 struct relay_measure { /* all zero: counts nothing */
 	const struct pepsi_host *host;
-	struct pepsi_metric *deliveries, *maybe, *time, *sessions, *tls;
+	const struct pepsi_conf *conf;
+	struct pepsi_metric *deliveries, *maybe, *time, *sessions, *tls, *destinations;
 };
 
 /* In open(). sessions: it has any (a Maildir has none). */
@@ -24,5 +25,9 @@ void relay_measure_maybe(const struct relay_measure *m);
 void relay_measure_session(const struct relay_measure *m, const char *how);
 /* How safe a session that was opened is: "dane", "sts", "pkix", "opportunistic" (TLS, to whomever), "plain", "refused" (not as safe as it must be). */
 void relay_measure_tls(const struct relay_measure *m, const char *how);
+
+/* Where mail goes: sorts them, worst first, and tells them as host->status_report(), as many as there is room for, and how many there are of each state as
+ * a gauge. Names of destinations stand in the report alone: as labels of metrics they would be without end. */
+void relay_measure_destinations(const struct relay_measure *m, struct traffic_view *v, size_t n);
 
 #endif

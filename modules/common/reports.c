@@ -1,6 +1,7 @@
 /* The common parts of reports.h. */
 #include "reports.h"
 
+#include "base/log.h"
 #include "proto/report/mail.h"
 #include "proto/smtp/address.h"
 #include "count.h"
@@ -111,7 +112,7 @@ int32_t reports_notice(const struct reports *r, const struct pepsi_host *host, c
 	enum keep k = reports_came_back(host->database(conf), sql, m->id, m->nth, r->mute_days, address, sizeof address, &why);
 	int32_t rc = PEPSI_RETRY;
 	if (k == KEEP_OK && *address)
-		say(host, msg, PEPSI_LOG_WARN, "%s came back: report=%s address=<%s> muted_days=%lld", what, m->id, address, (long long)r->mute_days);
+		say(host, msg, PEPSI_LOG_WARN, "%s came back: report=%s address=%s muted_days=%lld", what, m->id, log_address(str_from(address)), (long long)r->mute_days);
 	else if (k == KEEP_OK)
 		say(host, msg, PEPSI_LOG_INFO, "a notice of failure for a report that is not known: %s.%u", m->id, m->nth);
 	else

@@ -197,6 +197,8 @@ static struct json_object *wishes(struct json_object *old, const struct alias_re
 		if (b.n)
 			put_text(o, "orcpt", buf_str(&b));
 	}
+	if (!str_ieq(r->address, was) && !json_object_object_get_ex(o, "alias", &v))
+		put_text(o, "alias", was);
 	if (told) { /* its success was told as that of the alias (RFC 3461 §5.2.7.3) */
 		struct str notify = STR_NULL;
 		if (json_object_object_get_ex(o, "notify", &v) && json_object_is_type(v, json_type_string))

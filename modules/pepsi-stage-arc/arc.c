@@ -62,6 +62,7 @@ struct pass {
 	struct pepsi_msg *msg;
 	struct str headers, body;
 	char id[ID_MAX]; /* of our Authentication-Results */
+	struct terms_sealer by;
 	const struct keydir_domain *domain;
 	const struct keydir_key *key;
 };
@@ -74,11 +75,25 @@ static int32_t unsealed(const struct pass *p, int32_t level, const char *result,
 	return p->host->advance(p->msg);
 }
 
-static bool wanted(const struct pass *p)
+/* The address of ours that a recipient's copy was sent to: what an alias replaced, or the recipient itself. */
+static struct str sent_to(const struct pass *p, size_t i)
 {
-	for (size_t i = 0; i < p->host->n_rcpt(p->msg); i++)
-		if (terms_wanted(&p->s->terms, from_host(p->host->rcpt(p->msg, i))))
+	char path[64];
+	struct pepsi_str s;
+	snprintf(path, sizeof path, "dsn.rcpt.%zu.alias", i);
+	return p->host->state_get(p->msg, path, &s) == PEPSI_OK && s.n ? from_host(s) : from_host(p->host->rcpt(p->msg, i));
+}
+
+/* The first recipient whose mail is sealed says by whom. */
+static bool wanted(struct pass *p)
+{
+	for (size_t i = 0; i < p->host->n_rcpt(p->msg); i++) {
+		struct str to = sent_to(p, i);
+		if (terms_wanted(&p->s->terms, from_host(p->host->rcpt(p->msg, i)), to)) {
+			terms_by(&p->s->terms, to, &p->by);
 			return true;
+		}
+	}
 	return false;
 }
 
@@ -109,30 +124,38 @@ static const char *chain_status(const struct pass *p, const struct arc_place *at
 	return NULL;
 }
 
-/* The key that seals: of DOMAIN, or of one above HOSTNAME. PEPSI_OK, or PEPSI_RETRY and said why. */
+/* Of the active keys the one of that selector, or the first of the algorithm, or the first. NULL: none of that selector. */
+static const struct keydir_key *choose(const struct keydir_domain *d, const char *selector, bool ed25519)
+{
+	for (size_t i = 0; i < d->n; i++)
+		if (*selector ? !strcmp(d->key[i].selector, selector) : (d->key[i].algorithm == DKIM_ALG_ED25519) == ed25519)
+			return &d->key[i];
+	return *selector ? NULL : &d->key[0];
+}
+
+/* The key that seals: of the domain that the terms say, or of one above it. PEPSI_OK, or PEPSI_RETRY and said why. */
 static int32_t key_of(struct pass *p)
 {
 	const struct terms *t = &p->s->terms;
 	struct buf faults = BUF_INIT(4000);
-	enum keydir_found found = keydir_nearest(p->s->keys, t->domain, t->above, p->host->now_us(), &p->domain, &faults);
+	enum keydir_found found = keydir_nearest(p->s->keys, p->by.domain, p->by.above, p->host->now_us(), &p->domain, &faults);
+	if (found == KEYDIR_NONE && p->by.self) {
+		p->by = t->usual;
+		found = keydir_nearest(p->s->keys, p->by.domain, p->by.above, p->host->now_us(), &p->domain, &faults);
+	}
+	p->key = found == KEYDIR_OK ? choose(p->domain, p->by.selector, t->ed25519) : NULL;
 	if (found == KEYDIR_BAD)
-		say(p->host, p->msg, PEPSI_LOG_ERROR, "not sealed yet domain=%s: %s", t->domain, buf_z(&faults));
+		say(p->host, p->msg, PEPSI_LOG_ERROR, "not sealed yet domain=%s: %s", p->by.domain, buf_z(&faults));
 	else if (found == KEYDIR_NONE)
-		say(p->host, p->msg, PEPSI_LOG_ERROR, "not sealed yet domain=%s: KEY_DIR has no active key of it (pepsi-keys dkim add)", t->domain);
+		say(p->host, p->msg, PEPSI_LOG_ERROR, "not sealed yet domain=%s: KEY_DIR has no active key of it (pepsi-keys dkim add)", p->by.domain);
+	else if (!p->key)
+		say(p->host, p->msg, PEPSI_LOG_ERROR, "not sealed yet domain=%s selector=%s: it is none of the domain's active keys", p->domain->name, p->by.selector);
 	else if (faults.n)
 		say(p->host, NULL, PEPSI_LOG_ERROR, "a key is left out domain=%s: %s", p->domain->name, buf_z(&faults));
 	buf_free(&faults);
-	if (found != KEYDIR_OK) {
+	if (!p->key)
 		p->host->measure(p->s->count, "waits", 1);
-		return PEPSI_RETRY;
-	}
-	p->key = &p->domain->key[0];
-	for (size_t i = 0; i < p->domain->n; i++)
-		if ((p->domain->key[i].algorithm == DKIM_ALG_ED25519) == t->ed25519) {
-			p->key = &p->domain->key[i];
-			break;
-		}
-	return PEPSI_OK;
+	return p->key ? PEPSI_OK : PEPSI_RETRY;
 }
 
 /* Puts the set on top, and remembers it: two stages of this kind on one way make one set. */
@@ -216,7 +239,7 @@ static int32_t process(void *worker, const struct pepsi_host *host, struct pepsi
 	if (host->state_get(msg, "arc.instance", &s) == PEPSI_OK)
 		return unsealed(&p, PEPSI_LOG_DEBUG, "done_before", "another stage of ours has done it");
 	if (!wanted(&p))
-		return unsealed(&p, PEPSI_LOG_DEBUG, "left_out", "SEAL_FOR and NOT_FOR leave its recipients out");
+		return unsealed(&p, PEPSI_LOG_DEBUG, "left_out", "SENT_TO, NOT_SENT_TO, SEAL_FOR and NOT_FOR leave its recipients out");
 	struct arc_place at = arc_place(p.headers);
 	if (!at.instance)
 		return unsealed(&p, PEPSI_LOG_INFO, "closed", at.why);

@@ -5,12 +5,13 @@
 #include "say.h"
 #include "speech.h"
 
+#include "base/log.h"
 #include "proto/smtp/address.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { HEADERS_MAX = 64 * 1024, ADDRESS_MAX = 512, SHOWN_MAX = 256 };
+enum { HEADERS_MAX = 64 * 1024, ADDRESS_MAX = 512 };
 
 struct bounce {
 	char hostname[256];
@@ -146,11 +147,6 @@ static void count(const struct pepsi_host *host, struct pepsi_metric *m, const c
 		host->measure(m, value, 1);
 }
 
-static int shown(struct pepsi_str s)
-{
-	return (int)(s.n > SHOWN_MAX ? SHOWN_MAX : s.n);
-}
-
 /* Puts the report in the place of the message. */
 static int32_t replace(const struct pepsi_host *host, struct pepsi_msg *msg, struct pepsi_str sender, const struct buf *headers,
     const struct buf *body, const struct dsn_form *form, bool require_tls)
@@ -203,13 +199,13 @@ static int32_t report(const struct bounce *w, const struct pepsi_host *host, str
 	struct buf headers = BUF_INIT(HEADERS_MAX), body = BUF_INIT(DSN_OVERHEAD_MAX * (size_t)3 + d.max_original);
 	struct dsn_form form;
 	if (dsn_write(&d, &headers, &body, &form)) {
-		say(host, msg, PEPSI_LOG_ERROR, "no report can be written to <%.*s>", shown(sender), sender.p);
+		say(host, msg, PEPSI_LOG_ERROR, "no report can be written to=%s", log_address(from_host(sender)));
 		count(host, w->none, "failed");
 		r = PEPSI_PERMANENT;
 	} else {
 		count(host, w->reports, kind_name(f->kind));
-		say(host, msg, PEPSI_LOG_INFO, "report to=<%.*s> kind=%s rcpts=%zu muted=%zu first=<%.*s> status=%.*s original=%s language=%.*s",
-		    shown(sender), sender.p, kind_name(f->kind), f->n, f->muted, STR_ARG(f->rcpts[0].address), STR_ARG(f->rcpts[0].status),
+		say(host, msg, PEPSI_LOG_INFO, "report to=%s kind=%s rcpts=%zu muted=%zu first=%s status=%.*s original=%s language=%.*s",
+		    log_address(from_host(sender)), kind_name(f->kind), f->n, f->muted, log_address(f->rcpts[0].address), STR_ARG(f->rcpts[0].status),
 		    form.full ? "full" : "headers", STR_ARG(d.language));
 		r = replace(host, msg, sender, &headers, &body, &form, f->require_tls);
 	}
@@ -227,8 +223,8 @@ static int32_t process(void *worker, const struct pepsi_host *host, struct pepsi
 	if (!sender.n) {
 		struct pepsi_str why;
 		bool has = host->state_get(msg, "last_error", &why) == PEPSI_OK;
-		say(host, msg, PEPSI_LOG_WARN, "dropped: a report or another message of the null sender could not be delivered%s%.*s",
-		    has ? ": " : "", has ? (int)(why.n > 512 ? 512 : why.n) : 0, has ? why.p : "");
+		say(host, msg, PEPSI_LOG_WARN, "dropped: a report or another message of the null sender could not be delivered%s%s", has ? " why=" : "",
+		    has ? log_q(from_host(why)) : "");
 		count(host, w->none, "null_sender");
 		return host->finish(msg);
 	}
@@ -236,7 +232,7 @@ static int32_t process(void *worker, const struct pepsi_host *host, struct pepsi
 	if (r != PEPSI_OK)
 		goto out;
 	if (!f.n) {
-		say(host, msg, PEPSI_LOG_INFO, "no report to <%.*s>: the sender did not ask for one (kind=%s, %zu recipients)", shown(sender), sender.p,
+		say(host, msg, PEPSI_LOG_INFO, "no report to %s: the sender did not ask for one (kind=%s, %zu recipients)", log_address(from_host(sender)),
 		    kind_name(f.kind), f.muted);
 		count(host, w->none, "muted");
 		r = host->finish(msg);

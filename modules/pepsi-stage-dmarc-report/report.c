@@ -2,6 +2,7 @@
  * database, once each, for `pepsi dmarc received`; a notice that a report of ours could not be delivered mutes the address it went to. Everything
  * else goes on to NEXT_STAGE, or ends here. What a report says is its sender's word and decides nothing. */
 #include "keep.h"
+#include "base/log.h"
 #include "proto/report/arf.h"
 #include "proto/report/mail.h"
 #include "proto/report/pack.h"
@@ -58,8 +59,8 @@ static int32_t keep(const struct stage *s, const struct pepsi_host *host, struct
 	int32_t rc = PEPSI_RETRY;
 	if (k == KEEP_OK)
 		say(host, msg, str_eq(str_from(word), STR("full")) ? PEPSI_LOG_WARN : PEPSI_LOG_INFO,
-		    "dmarc report %s domain=%.*s org=\"%.*s\" report=\"%.*s\" from=%s verified=%d rows=%zu bad=%zu cut=%zu", word, STR_ARG(r->policy.domain),
-		    STR_ARG(r->org), STR_ARG(r->id), *from ? from : "?", t.verified, r->n_rows, r->rows_bad, r->rows_cut);
+		    "dmarc report %s domain=%.*s org=%s report=%s from=%s verified=%d rows=%zu bad=%zu cut=%zu", word, STR_ARG(r->policy.domain),
+		    log_q(r->org), log_q(r->id), *from ? from : "?", t.verified, r->n_rows, r->rows_bad, r->rows_cut);
 	else
 		say(host, msg, PEPSI_LOG_WARN, "dmarc report not stored: %s", buf_z(&why));
 	reports_count(&s->reports, k == KEEP_OK ? word : k == KEEP_AWAY ? "away" : "refused");

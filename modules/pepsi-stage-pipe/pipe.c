@@ -5,6 +5,7 @@
 #include "input.h"
 #include "reply.h"
 #include "run.h"
+#include "base/log.h"
 #include "say.h"
 
 #include <errno.h>
@@ -108,7 +109,7 @@ static struct str log_errors(const struct worker *w, struct pepsi_msg *m, struct
 	for (int i = 0; str_word(&text, "\r\n", &line); i++) {
 		last = line;
 		if (i < LINES_MAX)
-			say(w->h, m, PEPSI_LOG_INFO, "event=pipe-stderr text=\"%.*s\"", (int)(line.n < 400 ? line.n : 400), line.p);
+			say(w->h, m, PEPSI_LOG_INFO, "event=pipe-stderr text=%s", log_q(line));
 	}
 	return last;
 }

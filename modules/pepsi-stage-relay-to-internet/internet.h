@@ -225,6 +225,9 @@ uint32_t safety_rests(struct delivery *d, const char **ret_why);
 /* None of its hosts was safe enough (d->unsafe); or one was. */
 void safety_refused(struct delivery *d);
 void safety_met(struct delivery *d);
+/* The domains that are left alone, as destinations of state "unsafe", into v: those that were so in the last day, at most `most`. Returns how many; texts
+ * until the next call that is not a view. v NULL: how many there may be. */
+size_t safety_view(const struct safety *s, int64_t now, struct traffic_view *v, size_t most);
 
 /* line.c */
 /* A new session for d, which is no longer waiting. */

@@ -16,13 +16,15 @@ enum {
 	PROBE_MS = 120000,       /* whoever tries and is not heard of for so long has failed */
 	PROBE_BACK_S = 15,       /* meanwhile the others come again after this, and as much by chance */
 	WHY_MAX = 300,
+	SHOWN_MS = 24 * 3600 * 1000, /* since its pause ended; nobody may write there any more */
 };
 
 struct unsafe {
 	struct memory_item item;
 	unsigned failures;
 	int64_t until, pause_ms, probe_at; /* monotonic ms; 0: none */
-	char why[WHY_MAX];
+	int64_t refused_at;
+	char why[WHY_MAX], domain[DNS_NAME_MAX + 3];
 };
 
 struct safety {
@@ -97,6 +99,8 @@ void safety_refused(struct delivery *d)
 		}
 	}
 	u->probe_at = 0;
+	u->refused_at = now;
+	snprintf(u->domain, sizeof u->domain, "%s", d->domain);
 	snprintf(u->why, sizeof u->why, "%.*s", (int)str_utf8_cut(str_from(d->unsafe), WHY_MAX - 1), d->unsafe);
 	if (u->until > now || ++u->failures < FREE_FAILURES)
 		return; /* what began before the pause says nothing new */
@@ -116,4 +120,21 @@ void safety_met(struct delivery *d)
 	if (u->pause_ms)
 		say(d->w->host, NULL, PEPSI_LOG_INFO, "event=domain-safe domain=%s destination=%s", d->domain, d->name.key);
 	memory_drop(&d->w->safety->memory, &u->item);
+}
+
+size_t safety_view(const struct safety *s, int64_t now, struct traffic_view *v, size_t most)
+{
+	const struct memory_item *i;
+	size_t n = 0;
+	if (!v)
+		return s->memory.n;
+	TAILQ_FOREACH(i, &s->memory.items, link) {
+		const struct unsafe *u = (const struct unsafe *)(const void *)i;
+		if (n == most)
+			break;
+		if (u->pause_ms && now - u->until < SHOWN_MS)
+			v[n++] = (struct traffic_view){ .key = u->domain, .state = TRAFFIC_UNSAFE, .backoff_ms = u->until > now ? u->until - now : 0,
+				.trouble = TROUBLE_TLS, .trouble_ms = now - u->refused_at, .error = u->why, .failed = u->failures };
+	}
+	return n;
 }

@@ -1,7 +1,9 @@
 /* Bounces on their way home: recipients of our SRS domain become the senders they were made of. Only mail of the null sender gets here, only what one
  * of our keys made is taken, and only so many an hour; anything else would make a relay of us. */
 #include "books.h"
+#include "homeward.h"
 #include "say.h"
+#include "base/log.h"
 #include "srs.h"
 
 #include <stdlib.h>
@@ -12,8 +14,18 @@ enum { ADDRESS_MAX = 1024, WHY_MAX = 600 };
 static int one(const struct pass *p, struct str rcpt, struct buf *out, const struct refusal **why)
 {
 	struct buf fault = BUF_INIT(WHY_MAX), back = BUF_INIT(ADDRESS_MAX); /* an address, or a reference */
-	int r = srs_reverse(&p->w->srs, rcpt, p->h->now_us() / 1000000, &back), ret = 0;
+	int64_t now = p->h->now_us() / 1000000;
+	int r = srs_reverse(&p->w->srs, rcpt, now, &back), ret = 0;
 	buf_reset(out);
+	if (r == SRS_FORGED || r == SRS_MALFORMED) { /* not by a key of ours: by the one before? */
+		int b = before_reverse(&p->w->before, &p->w->srs, rcpt, now, &back);
+		if (b == SRS_OK || b == SRS_EXPIRED || b == SRS_KEY || b == SRS_MEMORY)
+			r = b;
+		if (b == SRS_OK)
+			count(p, "before", 1);
+		if (b == SRS_OK && !p->question)
+			say(p->h, p->m, PEPSI_LOG_INFO, "srs at=%s was made by the program before", log_address(rcpt));
+	}
 	switch (r) {
 	case SRS_OK:
 		ret = buf_adds(out, buf_str(&back)) ? -1 : 1;
@@ -105,25 +117,12 @@ static int32_t wait(const struct pass *p, int seconds)
 
 static int32_t send_home(const struct pass *p, char **list)
 {
-	const char **rcpts = calloc(p->n, sizeof *rcpts);
-	char **own = calloc(p->n, sizeof *own);
-	int32_t r = rcpts && own ? PEPSI_OK : PEPSI_RETRY;
-	for (size_t i = 0; r == PEPSI_OK && i < p->n; i++) {
-		struct str as = from_host(p->h->rcpt(p->m, i));
+	for (size_t i = 0; i < p->n; i++) {
 		if (list[i] && !p->question)
-			say(p->h, p->m, PEPSI_LOG_INFO, "srs bounce at=<%.*s> home=<%s>", STR_ARG(as), list[i]);
+			say(p->h, p->m, PEPSI_LOG_INFO, "srs bounce at=%s home=%s", log_address(from_host(p->h->rcpt(p->m, i))), log_address(str_from(list[i])));
 		count(p, "home", list[i] != NULL);
-		if (!list[i] && !(own[i] = str_dupz(as)))
-			r = PEPSI_RETRY;
-		rcpts[i] = list[i] ? list[i] : own[i];
 	}
-	if (r == PEPSI_OK)
-		r = p->h->rewrite_recipients(p->m, rcpts, p->n, NULL);
-	for (size_t i = 0; own && i < p->n; i++)
-		free(own[i]);
-	free(own);
-	free(rcpts);
-	return r;
+	return homeward(p->h, p->m, list);
 }
 
 int32_t home(const struct pass *p)

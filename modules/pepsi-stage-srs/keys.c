@@ -25,7 +25,7 @@ static bool unchanged(const struct keys *k, const struct stat *st)
 }
 
 /* NULL, or why the file may not be used. */
-static const char *fault_of(const struct stat *st)
+static const char *fault_of(const struct stat *st, size_t most)
 {
 	if (!S_ISREG(st->st_mode))
 		return "not a regular file";
@@ -33,26 +33,53 @@ static const char *fault_of(const struct stat *st)
 		return "it belongs to another account than the stage's";
 	if (st->st_mode & (S_IRWXG | S_IRWXO))
 		return "others may read it: keys that are no secret are not used (chmod 600)";
-	return st->st_size > SRS_RING_TEXT_MAX ? "too long" : NULL;
+	return st->st_size < 0 || (size_t)st->st_size > most ? "too long" : NULL;
+}
+
+/* Octets read, at most size; -1: errno. */
+static ssize_t read_all(int fd, char *text, size_t size)
+{
+	size_t n = 0;
+	ssize_t got = 0;
+	while (n < size && (got = read(fd, text + n, size - n)) > 0)
+		n += (size_t)got;
+	return got < 0 ? -1 : (ssize_t)n;
 }
 
 static int read_ring(struct keys *k, int fd, struct buf *why)
 {
 	char text[SRS_RING_TEXT_MAX + 1];
-	size_t n = 0;
-	ssize_t got = 0;
 	const char *wrong = NULL;
 	unsigned line = 0;
-	while (n < sizeof text && (got = read(fd, text + n, sizeof text - n)) > 0)
-		n += (size_t)got;
+	ssize_t n = read_all(fd, text, sizeof text);
 	srs_ring_wipe(&k->ring);
-	int r = got < 0 ? -1 : srs_ring_parse(str_n(text, n), &k->ring, &wrong, &line);
-	explicit_bzero(text, sizeof text);
-	if (got < 0)
+	int r = n < 0 ? -1 : srs_ring_parse(str_n(text, (size_t)n), &k->ring, &wrong, &line);
+	if (n < 0)
 		buf_addz(why, strerror(errno));
 	else if (r)
 		buf_addf(why, "line %u: %s", line, wrong);
+	explicit_bzero(text, sizeof text);
 	return r;
+}
+
+int keys_file(const char *path, char *text, size_t size, size_t *ret_n, struct buf *why)
+{
+	struct stat st;
+	int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	bool there = fd >= 0 && !fstat(fd, &st);
+	const char *wrong = there ? fault_of(&st, size) : strerror(errno);
+	ssize_t n = wrong ? -1 : read_all(fd, text, size);
+	if (!wrong && n < 0)
+		wrong = strerror(errno);
+	if (wrong) {
+		buf_addf(why, "%s: %s", path, wrong);
+		explicit_bzero(text, size);
+	} else {
+		*ret_n = (size_t)n;
+	}
+	if (fd >= 0)
+		close(fd);
+	return wrong ? -1 : 0;
 }
 
 int keys_use(struct keys *k, struct srs *s, struct buf *why)
@@ -65,7 +92,7 @@ int keys_use(struct keys *k, struct srs *s, struct buf *why)
 		k->good = false;
 		buf_addf(why, "%s%s", strerror(errno), errno == ENOENT ? " (pepsi-keys srs add makes it)" : "");
 	} else if (!unchanged(k, &st)) {
-		wrong = fault_of(&st);
+		wrong = fault_of(&st, SRS_RING_TEXT_MAX);
 		if (wrong)
 			buf_addz(why, wrong);
 		k->good = !wrong && !read_ring(k, fd, why);

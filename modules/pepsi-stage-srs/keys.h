@@ -27,4 +27,8 @@ void keys_done(struct keys *k);
 /* Looks at the file. 0: s->keys point into k until the next keys_use() or keys_done(); -1: they cannot be used, why says more (no secret in it). */
 int keys_use(struct keys *k, struct srs *s, struct buf *why);
 
+/* A file with a secret, of the stage's account or root's, that nobody else may read: *ret_n octets into text, at most size. 0, or -1: why says more (no secret
+ * in it), and text is wiped. */
+int keys_file(const char *path, char *text, size_t size, size_t *ret_n, struct buf *why);
+
 #endif

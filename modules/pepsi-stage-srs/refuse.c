@@ -1,6 +1,7 @@
 /* Recipients of our SRS domain that lead nowhere: forged, expired, or written to by somebody who is no mail system. At RCPT the client hears it; of a
  * message that is in the queue all the same the sender does, if there is one. */
 #include "say.h"
+#include "base/log.h"
 #include "srs.h"
 
 #include <json-c/json.h>
@@ -36,7 +37,7 @@ int32_t refuse(const struct pass *p, const struct refusal *const *why)
 			continue;
 		}
 		if (!p->question)
-			say(h, p->m, PEPSI_LOG_WARN, "srs refused to=<%.*s> from=<%.*s> status=%s reason=\"%s\"", STR_ARG(to), STR_ARG(from_host(h->mail_from(p->m))),
+			say(h, p->m, PEPSI_LOG_WARN, "srs refused to=%s from=%s status=%s reason=\"%s\"", log_address(to), log_address(from_host(h->mail_from(p->m))),
 			    why[i]->status, why[i]->text);
 		count(p, why[i]->name, 1);
 		if (!n_bad) {

@@ -6,13 +6,14 @@
 #include "ours.h"
 #include "say.h"
 #include "srs.h"
+#include "base/log.h"
 #include "proto/smtp/address.h"
 
 #include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-static const char *const results[] = { "forwarded", "kept", "left", "home", "capped", "sender", "forged", "expired" };
+static const char *const results[] = { "forwarded", "kept", "left", "home", "before", "capped", "sender", "forged", "expired" };
 
 enum { PATTERNS_MAX = 10000, ADDRESS_MAX = 1024, STATE_DEPTH = 32, DAY = 86400 };
 
@@ -32,6 +33,9 @@ static const struct pepsi_option options[] = {
 	{ .name = "BOUNCES", .type = PEPSI_OPT_INT, .def = "5000", .min = 0, .max = 100000000, .help = "bounces to all senders together within an hour; 0: nothing is counted" },
 	{ .name = "MOST_KEPT", .type = PEPSI_OPT_INT, .def = "100000", .min = 0, .max = 100000000,
 	    .help = "senders too long for an address that are kept in the database; further ones leave as they are" },
+	{ .name = "BEFORE", .type = PEPSI_OPT_PATH, .flags = PEPSI_OPTF_FILE_ONLY,
+	    .help = "file with the secret of the program that made such addresses in DOMAIN before (postsrsd), one or two lines: their bounces are taken home, too" },
+	{ .name = "BEFORE_UNTIL", .type = PEPSI_OPT_STRING, .flags = PEPSI_OPTF_FILE_ONLY, .help = "last day of that, such as 2027-01-31 (UTC): its tags can be guessed" },
 };
 
 /* Patterns of an option into *ret (NULL: only told); the domains of conf_global where it is not set. */
@@ -97,6 +101,7 @@ static int32_t validate(const struct pepsi_host *h, const struct pepsi_conf *c, 
 		if (local && !among(local, n_local, str_from(address)))
 			fault(h, report, "DOMAIN", "%s is none of LOCAL_DOMAINS: bounces to it would be refused as relaying", domain);
 	}
+	before_check(h, c, report);
 	if (!h->conf_str(c, "NEXT_STAGE"))
 		h->report(report, NULL, "NEXT_STAGE must be set: the stage that delivers, or tells who does");
 	if (!h->conf_str(c, "BOUNCE_STAGE"))
@@ -111,6 +116,7 @@ static void close_worker(void *worker)
 	if (!w)
 		return;
 	keys_done(&w->keys);
+	before_done(&w->before);
 	free(w->local);
 	free(w->exempt);
 	free(w);
@@ -141,6 +147,7 @@ static int32_t open_worker(const struct pepsi_host *h, const struct pepsi_conf *
 	patterns(h, c, "LOCAL", "LOCAL_DOMAINS", &w->local, &w->n_local, NULL);
 	patterns(h, c, "EXEMPT", NULL, &w->exempt, &w->n_exempt, NULL);
 	keys_init(&w->keys, dir);
+	before_read(&w->before, h, c);
 	w->host = h;
 	if (PEPSI_HAS(h, metric) && PEPSI_HAS(h, measure)) {
 		w->results = h->metric(c, PEPSI_METRIC_COUNTER, "srs", "result", "Recipients of forwarded mail and of its bounces, by what became of them.");
@@ -212,7 +219,7 @@ static int keep(const struct pass *p, struct str sender, struct buf *out)
 	if (k < 0)
 		say(p->h, p->m, PEPSI_LOG_WARN, "srs cannot keep a long sender: %s", why.n ? buf_z(&why) : "out of memory");
 	else if (!k)
-		say(p->h, p->m, PEPSI_LOG_WARN, "srs left from=<%.*s>: too long for an address, and MOST_KEPT senders are kept already", STR_ARG(sender));
+		say(p->h, p->m, PEPSI_LOG_WARN, "srs left from=%s: too long for an address, and MOST_KEPT senders are kept already", log_address(sender));
 	count(p, "kept", k > 0);
 	buf_free(&why);
 	return r;
@@ -240,7 +247,7 @@ static int32_t rewrite(const struct pass *p, const uint32_t *idx, size_t n, stru
 	int32_t r = from && rest ? PEPSI_OK : PEPSI_RETRY;
 	if (r == PEPSI_OK) {
 		count(p, "forwarded", n);
-		say(h, p->m, PEPSI_LOG_INFO, "srs forwarded from=<%.*s> as=<%s> rcpts=%zu of=%zu", STR_ARG(sender), from, n, p->n);
+		say(h, p->m, PEPSI_LOG_INFO, "srs forwarded from=%s as=%s rcpts=%zu of=%zu", log_address(sender), log_address(str_from(from)), n, p->n);
 	}
 	if (r == PEPSI_OK && n == p->n) {
 		r = h->merge_state(p->m, json);
@@ -279,7 +286,7 @@ static int32_t forward(const struct pass *p)
 		if (k == SRS_TOO_LONG)
 			k = keep(p, sender, &as);
 		if (k == SRS_BAD_ADDRESS)
-			say(p->h, p->m, PEPSI_LOG_WARN, "srs left from=<%.*s>: %s", STR_ARG(sender), srs_result_text(k));
+			say(p->h, p->m, PEPSI_LOG_WARN, "srs left from=%s: %s", log_address(sender), srs_result_text(k));
 		if (k == SRS_UNCHANGED || k == SRS_BAD_ADDRESS) {
 			count(p, "left", n);
 			r = p->h->advance(p->m);

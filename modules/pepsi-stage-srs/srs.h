@@ -2,6 +2,7 @@
 #ifndef STAGE_SRS_H
 #define STAGE_SRS_H
 
+#include "before.h"
 #include "keys.h"
 #include "pattern.h"
 
@@ -14,6 +15,7 @@ struct worker {
 	const char *stage, *networks;
 	char domain[260];             /* DOMAIN as A-labels */
 	struct keys keys;
+	struct before before;
 	struct srs srs;               /* its keys are set by ready() alone */
 	struct pattern *local, *exempt;
 	size_t n_local, n_exempt;
@@ -31,7 +33,7 @@ struct pass {
 	bool question;                /* no message, but a question about its recipient */
 };
 
-/* Recipients that this became of: forwarded, kept, left, home, capped, or a refusal's name. Questions count nothing. */
+/* Recipients that this became of: forwarded, kept, left, home, before (home as well), capped, or a refusal's name. Questions count nothing. */
 void count(const struct pass *p, const char *what, size_t n);
 
 /* The keys are there: PEPSI_OK; else PEPSI_RETRY, after a line in the log. */

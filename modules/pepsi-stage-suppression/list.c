@@ -1,5 +1,6 @@
 /* See list.h. */
 #include "list.h"
+#include "proto/mail/charset.h"
 
 #include <inttypes.h>
 #include <libpq-fe.h>
@@ -81,8 +82,13 @@ int list_learn(struct pg_conn *db, const struct list_lesson *l, size_t n, int64_
 	bool failed = false;
 	for (int k = 0; k < 3; k++) {
 		buf_addc(&array[k], '{');
-		for (size_t i = 0; i < n; i++)
-			put(&array[k], k == 0 ? l[i].recipient : k == 1 ? l[i].status : l[i].reply);
+		for (size_t i = 0; i < n; i++) {
+			struct buf clean = BUF_INIT(ARRAY_MAX);
+			/* a bounce is in any charset, and a text[] in one: what is none would cost the whole lesson, and keep the bounce from going home */
+			failed |= k == 2 && mail_charset_clean(l[i].reply, &clean);
+			put(&array[k], k == 0 ? l[i].recipient : k == 1 ? l[i].status : buf_str(&clean));
+			buf_free(&clean);
+		}
 		buf_addc(&array[k], '}');
 		values[k] = buf_z(&array[k]);
 		failed |= array[k].failed;

@@ -17,7 +17,8 @@ struct list_hit {
 int list_lookup(struct pg_conn *db, const struct str *rcpts, size_t n, struct list_hit *hits, struct buf *why);
 
 struct list_lesson {
-	struct str recipient, status, reply;
+	struct str recipient, status; /* UTF-8 without NUL */
+	struct str reply;             /* any octets */
 };
 /* Learns; *ret_new: how many were not there. */
 int list_learn(struct pg_conn *db, const struct list_lesson *l, size_t n, int64_t source_id, int64_t seconds, int64_t most, int *ret_new, struct buf *why);

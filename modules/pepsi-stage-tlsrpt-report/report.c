@@ -1,6 +1,7 @@
 /* pepsi-stage-tlsrpt-report: takes the mail of a report address. TLS reports of others (RFC 8460) are read, held against bounds and kept in the database,
  * once each, for `pepsi tlsrpt received`; a notice that a report of ours could not be delivered mutes the address it went to. Everything else goes on to
  * NEXT_STAGE, or ends here. What a report says is its sender's word and decides nothing. */
+#include "base/log.h"
 #include "proto/dns/answers.h"
 #include "proto/report/mail.h"
 #include "proto/report/tlsrpt.h"
@@ -157,7 +158,7 @@ static int32_t keep(const struct stage *s, const struct pepsi_host *host, struct
 	}
 	if (k == KEEP_OK)
 		say(host, msg, str_eq(str_from(word), STR("full")) ? PEPSI_LOG_WARN : PEPSI_LOG_INFO,
-		    "tls report %s domain=%s org=\"%.*s\" report=\"%.*s\" from=%s successes=%llu failures=%llu cut=%zu", word, domain, STR_ARG(r->org), STR_ARG(r->id),
+		    "tls report %s domain=%s org=%s report=%s from=%s successes=%llu failures=%llu cut=%zu", word, domain, log_q(r->org), log_q(r->id),
 		    *m->from ? m->from : "?", (unsigned long long)good, (unsigned long long)bad, r->policies_cut + r->failures_cut);
 	else
 		say(host, msg, PEPSI_LOG_WARN, "tls report not stored: %s", buf_z(&why));
@@ -187,7 +188,7 @@ static int32_t report(const struct stage *s, const struct pepsi_host *host, stru
 		rc = reports_leave(host, msg);
 	} else if (!about(s, &r, m, domain)) {
 		reports_count(&s->reports, "foreign");
-		say(host, msg, PEPSI_LOG_WARN, "tls report foreign from=%s domain=%.*s: not one of DOMAINS", *m->from ? m->from : "?", STR_ARG(r.policy[0].domain));
+		say(host, msg, PEPSI_LOG_WARN, "tls report foreign from=%s domain=%s: not one of DOMAINS", *m->from ? m->from : "?", log_q(r.policy[0].domain));
 		rc = reports_leave(host, msg);
 	} else {
 		rc = keep(s, host, msg, &r, m, domain);

@@ -1,8 +1,10 @@
 /* What comes to DOMAIN: bounces to genuine return addresses are read, learnt from, and go home; anything else is refused, at RCPT where the ingress asks. Only
  * what an address itself says of a recipient is believed of a bounce: the rest of it anybody may have written. */
+#include "homeward.h"
 #include "list.h"
 #include "ours.h"
 #include "say.h"
+#include "base/log.h"
 #include "verp_stage.h"
 #include "proto/dsn/read.h"
 #include "proto/srs/verp.h"
@@ -58,7 +60,7 @@ static int32_t refuse(const struct pass *p, const struct place *at)
 		json_object_array_add(list, o);
 		out[n_bad++] = (uint32_t)i;
 		if (!p->question)
-			say(h, p->m, PEPSI_LOG_WARN, "verp refused to=<%.*s> from=<%.*s> reason=\"%s\"", STR_ARG(to), STR_ARG(from_host(h->mail_from(p->m))), text);
+			say(h, p->m, PEPSI_LOG_WARN, "verp refused to=%s from=%s reason=\"%s\"", log_address(to), log_address(from_host(h->mail_from(p->m))), text);
 	}
 	tally(p, "refused", n_bad);
 	json_object_object_add(bounce, "kind", json_object_new_string("permanent"));
@@ -92,18 +94,21 @@ static struct str lower(struct str s, char *out, size_t size)
 	return str_n(out, n);
 }
 
+static bool made_for(const struct pass *p, const struct place *at, struct str who)
+{
+	struct verp_recipient r;
+	if (!who.n || verp_recipient(&p->w->srs, who, &r))
+		return false;
+	for (size_t i = 0; i < p->n; i++)
+		if (at[i].home && verp_is_for(&at[i].v, &r))
+			return true;
+	return false;
+}
+
 /* Which of the two names that the bounce has for a recipient is the one that an address here was made for? Empty: neither. */
 static struct str proven(const struct pass *p, const struct place *at, const struct dsn_read_rcpt *r)
 {
-	for (size_t i = 0; i < p->n; i++) {
-		if (!at[i].home)
-			continue;
-		if (r->address.n && verp_fits(&p->w->srs, &at[i].v, r->address))
-			return r->address;
-		if (r->original.n && verp_fits(&p->w->srs, &at[i].v, r->original))
-			return r->original;
-	}
-	return STR_NULL;
+	return made_for(p, at, r->address) ? r->address : made_for(p, at, r->original) ? r->original : STR_NULL;
 }
 
 /* The database is away: PEPSI_RETRY. A bounce that cannot be read teaches nothing, and goes home all the same. */
@@ -129,7 +134,7 @@ static int32_t learn(const struct pass *p, const struct place *at)
 	for (size_t i = 0; l && names && i < r.n; i++) {
 		const struct dsn_read_rcpt *one = &r.rcpt[i];
 		struct str who = proven(p, at, one);
-		say(p->h, p->m, PEPSI_LOG_INFO, "event=bounce-read to=<%.*s> proven=%s action=%d reason=%s hard=%s status=%.*s", STR_ARG(one->address), who.n ? "yes" : "no",
+		say(p->h, p->m, PEPSI_LOG_INFO, "event=bounce-read to=%s proven=%s action=%d reason=%s hard=%s status=%.*s", log_address(one->address), who.n ? "yes" : "no",
 		    (int)one->action, dsn_reason_text(one->reason), one->hard ? "yes" : "no", STR_ARG(one->status));
 		tally(p, "unproven", !who.n);
 		if (!who.n || !one->hard || (one->reason != DSN_REASON_UNKNOWN_USER && one->reason != DSN_REASON_MOVED))
@@ -141,7 +146,7 @@ static int32_t learn(const struct pass *p, const struct place *at)
 		say(p->h, p->m, PEPSI_LOG_WARN, "what a bounce says of %zu recipients cannot be kept: %s", n, buf_z(&why));
 		ret = PEPSI_RETRY;
 	} else if (n) {
-		say(p->h, p->m, PEPSI_LOG_INFO, "suppression learnt recipients=%zu new=%d first=<%.*s>", n, made, STR_ARG(l[0].recipient));
+		say(p->h, p->m, PEPSI_LOG_INFO, "suppression learnt recipients=%zu new=%d first=%s", n, made, log_address(l[0].recipient));
 		tally(p, "learnt", n);
 	}
 	free(l);
@@ -152,31 +157,13 @@ static int32_t learn(const struct pass *p, const struct place *at)
 	return ret;
 }
 
-static int32_t send_home(const struct pass *p, const struct place *at)
-{
-	const char **rcpts = calloc(p->n, sizeof *rcpts);
-	char **own = calloc(p->n, sizeof *own);
-	int32_t r = rcpts && own ? PEPSI_OK : PEPSI_RETRY;
-	for (size_t i = 0; r == PEPSI_OK && i < p->n; i++) {
-		if (!at[i].home && !(own[i] = str_dupz(from_host(p->h->rcpt(p->m, i)))))
-			r = PEPSI_RETRY;
-		rcpts[i] = at[i].home ? at[i].home : own[i];
-		tally(p, "home", at[i].home != NULL);
-	}
-	if (r == PEPSI_OK)
-		r = p->h->rewrite_recipients(p->m, rcpts, p->n, NULL);
-	for (size_t i = 0; own && i < p->n; i++)
-		free(own[i]);
-	free(own);
-	free(rcpts);
-	return r;
-}
-
 int32_t home(const struct pass *p)
 {
 	struct place *at = calloc(p->n, sizeof *at);
+	char **list = calloc(p->n, sizeof *list); /* what they have, once more */
 	bool any_bad = false;
-	int32_t r = at ? ready(p) : PEPSI_RETRY;
+	size_t n = 0;
+	int32_t r = at && list ? ready(p) : PEPSI_RETRY;
 	for (size_t i = 0; r == PEPSI_OK && i < p->n; i++) {
 		struct buf b = BUF_INIT(ADDRESS_MAX);
 		struct str to = from_host(p->h->rcpt(p->m, i));
@@ -185,16 +172,21 @@ int32_t home(const struct pass *p)
 		if (at[i].result == SRS_MEMORY || (at[i].result == SRS_OK && !(at[i].home = str_dupz(buf_str(&b)))))
 			r = PEPSI_RETRY;
 		any_bad |= bad(p, &at[i]);
+		list[i] = at[i].home;
+		n += list[i] != NULL;
 		buf_free(&b);
 	}
 	if (r == PEPSI_OK && any_bad)
 		r = refuse(p, at);
 	else if (r == PEPSI_OK && p->w->learn && !p->question && !ours_sent(p->h, p->m, NULL)) /* our own reports: what a server said was learnt before them */
 		r = learn(p, at);
-	if (r == PEPSI_OK && !any_bad)
-		r = send_home(p, at);
+	if (r == PEPSI_OK && !any_bad) {
+		tally(p, "home", n);
+		r = homeward(p->h, p->m, list);
+	}
 	for (size_t i = 0; at && i < p->n; i++)
 		free(at[i].home);
 	free(at);
+	free(list);
 	return r;
 }

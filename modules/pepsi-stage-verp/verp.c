@@ -6,6 +6,7 @@
 
 #include "count.h"
 #include "say.h"
+#include "base/log.h"
 #include "proto/smtp/address.h"
 #include "proto/srs/verp.h"
 
@@ -172,13 +173,14 @@ static int32_t leave(const struct pass *p, const uint32_t *idx, char *const *as,
 	if (r == PEPSI_OK && !n_rest) { /* somebody keeps the row: the first of them */
 		rest[n_rest++] = idx[0];
 		first = 1;
-		r = h->set_mail_from(p->m, (struct pepsi_str){ as[0], strlen(as[0]) });
 	}
 	for (size_t i = first; r == PEPSI_OK && i < n; i++)
 		c[i - first] = (struct pepsi_clone){ .abi = PEPSI_ABI_OF(struct pepsi_clone), .stage = h->next_stage(p->m), .status = PEPSI_CLONE_PENDING, .indices = &idx[i],
 			.n = 1, .mail_from = as[i] };
 	if (r == PEPSI_OK)
 		r = h->fan_out(p->m, c, n - first, rest, n_rest);
+	if (r == PEPSI_OK && first) /* now: the others are made of the row as it was */
+		r = h->set_mail_from(p->m, (struct pepsi_str){ as[0], strlen(as[0]) });
 	if (r == PEPSI_OK)
 		r = h->advance(p->m);
 	free(c);
@@ -198,7 +200,7 @@ static int32_t outgoing(const struct pass *p)
 		if (!among(w->local, w->n_local, from_host(p->h->rcpt(p->m, i))))
 			idx[n++] = (uint32_t)i;
 	if (r == PEPSI_OK && n > (size_t)w->split) {
-		say(p->h, p->m, PEPSI_LOG_INFO, "verp left from=<%.*s> rcpts=%zu: more than SPLIT", STR_ARG(sender), n);
+		say(p->h, p->m, PEPSI_LOG_INFO, "verp left from=%s rcpts=%zu: more than SPLIT", log_address(sender), n);
 		tally(p, "left", n);
 		n = 0;
 	}
@@ -210,7 +212,7 @@ static int32_t outgoing(const struct pass *p)
 		if (k == SRS_OK && (as[made] = str_dupz(buf_str(&b)))) {
 			made++;
 		} else if (k == SRS_TOO_LONG || k == SRS_BAD_ADDRESS) { /* the sender's fault: so it is for all of them */
-			say(p->h, p->m, PEPSI_LOG_INFO, "verp left from=<%.*s> rcpts=%zu: %s", STR_ARG(sender), n, srs_result_text(k));
+			say(p->h, p->m, PEPSI_LOG_INFO, "verp left from=%s rcpts=%zu: %s", log_address(sender), n, srs_result_text(k));
 			tally(p, "left", n);
 			n = 0;
 		} else {
@@ -220,7 +222,7 @@ static int32_t outgoing(const struct pass *p)
 		buf_free(&b);
 	}
 	if (r == PEPSI_OK && n && made == n) {
-		say(p->h, p->m, PEPSI_LOG_INFO, "verp made from=<%.*s> as=<%s> rcpts=%zu of=%zu", STR_ARG(sender), as[0], n, p->n);
+		say(p->h, p->m, PEPSI_LOG_INFO, "verp made from=%s as=%s rcpts=%zu of=%zu", log_address(sender), log_address(str_from(as[0])), n, p->n);
 		tally(p, "made", n);
 		r = leave(p, idx, as, n);
 	} else if (r == PEPSI_OK) {

@@ -3,7 +3,6 @@
 #include "read_internal.h"
 
 #include "proto/mail/addrlist.h"
-#include "proto/mail/charset.h"
 #include "proto/mail/encoded.h"
 #include "proto/mail/header.h"
 #include "proto/mail/mime.h"
@@ -20,7 +19,7 @@ struct dsn_read_rcpt *dsn_read_add(struct dsn_gather *g, struct str address)
 {
 	struct dsn_read *r = g->r;
 	struct dsn_read_rcpt *known = dsn_read_known(g, address);
-	if (known)
+	if (known || !str_is_utf8(address))
 		return known;
 	if (r->n == DSN_READ_RCPTS_MAX) {
 		r->dropped++;
@@ -73,78 +72,28 @@ static struct str address_in(struct str value)
 	return a;
 }
 
-/* HTML as lines of text: tags go, some of them are line ends. */
-static void strip_html(struct str s, struct buf *out)
-{
-	for (size_t i = 0; i < s.n && out->n < DSN_READ_TEXT_MAX; i++) {
-		if (s.p[i] == '<' && i + 1 < s.n && ((s.p[i + 1] | 0x20) == 'b' || (s.p[i + 1] | 0x20) == 'p' || (s.p[i + 1] | 0x20) == 'd' || s.p[i + 1] == '/' ||
-		    ((s.p[i + 1] | 0x20) >= 'a' && (s.p[i + 1] | 0x20) <= 'z') || s.p[i + 1] == '!')) {
-			size_t k = i;
-			bool address = false;
-			while (k < s.n && s.p[k] != '>' && k - i < 2000)
-				address |= s.p[k++] == '@' && k - i < 100 && memchr(s.p + i, ' ', k - i) == NULL;
-			if (!address) {
-				char c = (char)(s.p[i + 1] | 0x20);
-				buf_addc(out, c == 'b' || c == 'p' || c == 'd' || c == 't' || c == 'h' ? '\n' : ' ');
-				i = k;
-				continue;
-			}
-		}
-		if (s.p[i] == '&' && str_istarts(str_skip(s, i), STR("&lt;"))) {
-			buf_addc(out, '<');
-			i += 3;
-		} else if (s.p[i] == '&' && str_istarts(str_skip(s, i), STR("&gt;"))) {
-			buf_addc(out, '>');
-			i += 3;
-		} else if (s.p[i] == '&' && str_istarts(str_skip(s, i), STR("&nbsp;"))) {
-			buf_addc(out, ' ');
-			i += 5;
-		} else {
-			buf_addc(out, s.p[i]);
-		}
-	}
-}
-
-static bool has_8bit(struct str s)
-{
-	for (size_t i = 0; i < s.n; i++)
-		if ((unsigned char)s.p[i] > 127)
-			return true;
-	return false;
-}
-
-/* Line by line: line ends would become blanks else. */
-static int lines_to_utf8(struct str charset, struct str text, struct buf *out)
-{
-	int r = 0;
-	while (!r && text.n) {
-		const char *nl = memchr(text.p, '\n', text.n);
-		size_t n = nl ? (size_t)(nl - text.p) : text.n;
-		r = mail_charset_to_utf8(charset, str_n(text.p, n), out);
-		if (!r && nl)
-			r = buf_addc(out, '\n');
-		text = str_skip(text, n + (nl != NULL));
-	}
-	return r;
-}
-
 static void add_text(struct dsn_gather *g, const struct mail_mime_part *p, bool html)
 {
 	struct buf decoded = BUF_INIT(DSN_READ_TEXT_MAX), plain = BUF_INIT(DSN_READ_TEXT_MAX + 64), utf8 = BUF_INIT(DSN_READ_TEXT_MAX * 4);
 	struct str human, returned, text = p->body;
 	if (p->encoding == MAIL_TRANSFER_BASE64 || p->encoding == MAIL_TRANSFER_QP) {
-		if (text.n > DSN_READ_TEXT_MAX)
-			text.n = DSN_READ_TEXT_MAX;
+		bool cut = text.n > DSN_READ_TEXT_MAX;
+		if (cut) { /* … not within "=C3" */
+			const char *sign = memchr(text.p + DSN_READ_TEXT_MAX - 2, '=', 2);
+			text.n = sign ? (size_t)(sign - text.p) : DSN_READ_TEXT_MAX;
+		}
 		mail_transfer_decode(p->encoding, text, &decoded);
 		text = buf_str(&decoded);
+		if (cut && text.n) /* half a character at the end would make it look like no UTF-8 */
+			text.n = str_utf8_cut(text, text.n - 1);
 	}
-	if (text.n > DSN_READ_TEXT_MAX)
-		text.n = DSN_READ_TEXT_MAX;
-	if (!str_istarts(p->charset, STR("utf")) && has_8bit(text) && !lines_to_utf8(p->charset, text, &utf8))
-		text = buf_str(&utf8);
+	text.n = str_utf8_cut(text, DSN_READ_TEXT_MAX);
+	text = dsn_read_utf8(p->charset, text, &utf8);
+	if (dsn_read_json(g, text))
+		text = STR_NULL; /* all that it says is read */
 	/* some say nothing of what they write */
 	if (html || (text.n && memmem(text.p, text.n, "<br>", 4)) || (text.n && memmem(text.p, text.n, "<BR>", 4))) {
-		strip_html(text, &plain);
+		dsn_read_strip_html(text, &plain);
 		text = buf_str(&plain);
 	}
 	dsn_read_cut(text, &human, &returned);
@@ -212,18 +161,12 @@ static void sort_parts(struct dsn_gather *g, const struct mail_mime *m)
 static bool looks_like_daemon(struct dsn_gather *g, struct str return_path)
 {
 	static const struct str from[] = { STR_INIT("mailer-daemon"), STR_INIT("postmaster"), STR_INIT("mail-daemon"), STR_INIT("mailerdaemon"), STR_INIT("post_master") };
-	static const struct str subjects[] = { STR_INIT("undeliver"), STR_INIT("delivery"), STR_INIT("returned mail"), STR_INIT("failure"), STR_INIT("failed"), STR_INIT("bounce"),
-		STR_INIT("non remis"), STR_INIT("rejected"), STR_INIT("not delivered"), STR_INIT("could not"), STR_INIT("error"), STR_INIT("warning") };
 	if (g->r->formal || g->strong_words || str_eq(str_trim(return_path), STR("<>")))
 		return true;
 	for (size_t i = 0; i < sizeof from / sizeof *from; i++)
 		if (str_istarts(g->from, from[i]))
 			return true;
-	for (size_t i = 0; i < sizeof subjects / sizeof *subjects; i++)
-		for (size_t k = 0; k + subjects[i].n <= g->subject.n; k++)
-			if (str_istarts(str_skip(g->subject, k), subjects[i]))
-				return true;
-	return false;
+	return g->bounce_subject;
 }
 
 /* Is it the head of a bounce: from nobody? */
@@ -314,17 +257,18 @@ static int fill(struct dsn_gather *g, const struct mail_mime *m)
 {
 	struct dsn_read *r = g->r;
 	struct str head = m->part[0].head, value, to;
-	struct buf subject = BUF_INIT(8192);
+	struct buf subject = BUF_INIT(3 * 8192), utf8 = BUF_INIT(4 * 8192);
 	r->rcpt = arena_calloc(r->mem, DSN_READ_RCPTS_MAX, sizeof *r->rcpt);
 	if (!r->rcpt)
 		return DSN_READ_MEMORY;
 	g->from = address_in(field(g, head, "From"));
 	g->to = address_in(field(g, head, "To"));
 	g->failed = field(g, head, "X-Failed-Recipients");
-	value = field(g, head, "Subject");
+	value = dsn_read_utf8(STR_NULL, field(g, head, "Subject"), &utf8); /* some encode nothing */
 	mail_encoded_decode(value, &subject);
 	g->subject = subject.n ? arena_str(r->mem, buf_str(&subject)) : STR_NULL;
 	buf_free(&subject);
+	buf_free(&utf8);
 	sort_parts(g, m);
 	if (!r->formal)
 		unmarked_status(g);

@@ -1,5 +1,6 @@
 /* Reading bounces: which recipient of a message did not get it, whether for good, and why. Reports of RFC 3464 and RFC 6533 are read as
- * they are meant; the many other forms by the words people and programs use. For lists, suppression and success tracking.
+ * they are meant, and notices in JSON (Amazon SES); the many other forms by the words people and programs use, in several languages and
+ * charsets. For lists, suppression and success tracking.
  *
  * Everything is hostile: a bounce can be forged, so what is found here is a claim. Act on it only for recipients a message really went to
  * (VERP or SRS addresses prove that). No address is made up: each stands in the message. Work is linear in the size, results are bounded. */
@@ -44,10 +45,10 @@ enum dsn_read_action { DSN_READ_FAILED, DSN_READ_DELAYED, DSN_READ_DELIVERED, DS
 
 struct dsn_read_rcpt {
 	struct str address;    /* final recipient, local@domain; may be UTF-8; empty: the report names none */
-	struct str original;   /* Original-Recipient, without its type; empty: not said */
+	struct str original;   /* Original-Recipient, without its type; may be UTF-8; empty: not said */
 	struct str status;     /* "5.1.1"; empty: not said */
 	unsigned code;         /* SMTP reply code, 0: not said */
-	struct str diagnostic; /* what the other side said, one line; may be empty */
+	struct str diagnostic; /* what the other side said, one line of UTF-8; may be empty */
 	enum dsn_read_action action;
 	enum dsn_read_reason reason;
 	bool hard;             /* failed, and the reason is one of the hard ones */

@@ -117,7 +117,9 @@ void dsn_read_cut(struct str text, struct str *human, struct str *returned)
 	static const char *const announced[] = { "original message follows", "copy of the message", "copy of your message", "copy of the original", "returned mail follows",
 		"message header follows", "message headers follow", "unsent message follows", "message text follows", "returned message", "undelivered message follows",
 		"message follows", "headers follow", "header follows", "headers follows", "-original message", "original message -", "included is a copy", "original mail as follows",
-		"original message header", "-----original", "original message/", "message contents follow", "original message headers", NULL };
+		"original message header", "-----original", "original message/", "message contents follow", "original message headers",
+		"rsprüngliche nachricht", "riginalnachricht", "message d'origine", "message original", "mensaje original", "mensagem original", "messaggio originale", "oorspronkelijk bericht",
+		"сходное сообщение", "元のメッセージ", "原始邮件", "原始郵件", NULL };
 	static const char *const fields[] = { "Received:", "Return-Path:", "Message-ID:", "DKIM-Signature:", NULL };
 	struct str rest = text;
 	while (rest.n) {
@@ -175,6 +177,12 @@ static struct str strip_marks(struct str s)
 	return s;
 }
 
+/* The one of ASCII, or the wide one of Chinese and Japanese. */
+static bool ends_in_colon(struct str s)
+{
+	return str_iends(s, STR(":")) || str_iends(s, STR("："));
+}
+
 /* The rank of an address in its line: 2: it begins it, or is what a label names; 1: the line says that it failed; 0: neither. next: the line
  * that follows; least: what is asked for. */
 static unsigned rank(struct str line, struct str next, struct str address, unsigned least)
@@ -201,7 +209,7 @@ static unsigned rank(struct str line, struct str next, struct str address, unsig
 			return 2;
 	while (raw.n && strchr("<([\"'", raw.p[raw.n - 1]))
 		raw = str_trim(str_n(raw.p, raw.n - 1));
-	if (raw.n && raw.p[raw.n - 1] == ':' && words_in(before) <= 4)
+	if (ends_in_colon(raw) && words_in(before) <= 4)
 		return 2;
 	return contains_any(line, failed) ? 1 : 0;
 }
@@ -216,18 +224,9 @@ static struct str copy(struct dsn_gather *g, struct str s)
 /* What is said of a recipient: one line of it. */
 static void say(struct dsn_gather *g, struct dsn_read_rcpt *r, struct str text)
 {
-	struct buf b = BUF_INIT(DSN_READ_DIAGNOSTIC_MAX + 1);
-	bool blank = true;
-	for (size_t i = 0; i < text.n && b.n < DSN_READ_DIAGNOSTIC_MAX; i++) {
-		bool is = (unsigned char)text.p[i] <= ' ' || text.p[i] == 127;
-		if (!is || !blank)
-			buf_addc(&b, is ? ' ' : text.p[i]);
-		blank = is;
-	}
-	r->diagnostic = copy(g, str_trim(buf_str(&b)));
+	r->diagnostic = dsn_read_line(g, text);
 	r->status = copy(g, dsn_read_find_status(r->diagnostic));
 	r->code = dsn_read_find_code(r->diagnostic);
-	buf_free(&b);
 	/* "554 <address>... what is wrong": in a transcript the lines that follow such a one may be about the next recipient */
 	struct str first = line_of(&text);
 	if (dsn_read_find_code(str_n(first.p, first.n < 4 ? first.n : 4)))
@@ -244,6 +243,7 @@ static bool is_origin(struct str line, struct str before, struct str address)
 /* One reading of the text. known: only of those that are there already. */
 static void pass(struct dsn_gather *g, unsigned least, bool known)
 {
+	static const char *const lists[] = { "recipient", "addresses", "mpfänger", "mpfaenger", "destinat", "ontvanger", "получател", "受信者", "宛先", "收件", NULL };
 	struct str rest = buf_str(&g->human);
 	struct dsn_read_rcpt *last = NULL;
 	const char *said = NULL;
@@ -256,7 +256,7 @@ static void pass(struct dsn_gather *g, unsigned least, bool known)
 			next = str_trim(line_of(&ahead));
 		while (seen++ < LINE_ADDRESSES_MAX && dsn_read_address(line, &at, &a)) {
 			if (last && is_origin(line, before, a)) {
-				if (!last->original.n)
+				if (!last->original.n && str_is_utf8(a))
 					last->original = copy(g, a);
 				continue;
 			}
@@ -273,7 +273,7 @@ static void pass(struct dsn_gather *g, unsigned least, bool known)
 		struct str text = str_trim(line);
 		before = line;
 		if (text.n)
-			list = text.p[text.n - 1] == ':' && (contains(text, "recipient") || contains(text, "addresses"));
+			list = ends_in_colon(text) && contains_any(text, lists);
 	}
 	if (last && !last->diagnostic.n)
 		say(g, last, str_n(said, (size_t)(g->human.p + g->human.n - said)));
@@ -281,18 +281,7 @@ static void pass(struct dsn_gather *g, unsigned least, bool known)
 
 void dsn_read_human(struct dsn_gather *g)
 {
-	static const char *const failed[] = { "undeliver", "not delivered", "could not be delivered", "couldn't be delivered", "cannot be delivered", "can't be delivered", "unable to deliver",
-		"delivery fail", "failed to deliver", "failure", "permanent", "returned", "not deliver", "wasn't able to deliver", "fatal error", "user unknown", "failed recipient", "mail failed",
-		"unknown user", "rejected", "did not reach", "not recognized", "aborted", "no such user", "not able to deliver", "was not found", "error", "could not deliver", "undeliverable", "failed", "bounced", "quota", "full", NULL };
-	static const char *const delayed[] = { "delayed", "will be retried", "not yet been delivered", "need to resend", "still being retried", "warning", "will keep trying",
-		"will continue to try", "continue trying", "transient", "temporar", NULL };
-	static const char *const strong[] = { "could not be delivered to", "did not reach the following recipient", "delivery to the following recipient", "undeliverable message", "unable to deliver",
-		"delivery has failed", "mailbox is full", "was not delivered to", "returned to sender", NULL };
-	struct str human = buf_str(&g->human);
-	g->strong_words = contains_any(human, strong);
-	g->failure_words = contains_any(human, failed) || contains_any(g->subject, failed);
-	g->delay_words = contains_any(g->subject, delayed) || contains(human, "will be retried") || contains(human, "not yet been delivered") || contains(human, "need to resend") ||
-	    contains(human, "will keep trying") || contains(human, "will continue to try") || contains(human, "attempts will continue");
+	dsn_read_signs(g);
 	if (!g->r->n && g->failed.n) {
 		struct str a;
 		size_t at = 0;
@@ -300,7 +289,7 @@ void dsn_read_human(struct dsn_gather *g)
 			dsn_read_add(g, a);
 		pass(g, 2, true);
 		if (g->r->n == 1 && !g->r->rcpt[0].diagnostic.n)
-			say(g, &g->r->rcpt[0], human);
+			say(g, &g->r->rcpt[0], buf_str(&g->human));
 	}
 	for (unsigned least = 2; !g->r->n && least; least--)
 		pass(g, least, false);

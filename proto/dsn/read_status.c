@@ -2,7 +2,6 @@
  * blank lines where none belong. Knows nothing of free text. */
 #include "read_internal.h"
 
-
 /* "rfc822; a@b" without its type, brackets and comments. */
 static struct str typed(struct str v)
 {
@@ -34,21 +33,11 @@ static struct str copy(struct dsn_gather *g, struct str s)
 
 static struct str diagnostic(struct dsn_gather *g, struct str v)
 {
-	struct buf b = BUF_INIT(DSN_READ_DIAGNOSTIC_MAX + 1);
-	bool blank = true;
 	ptrdiff_t semi = str_chr(v, ';');
 	/* the type is one word */
 	if (semi > 0 && str_chr(str_trim(str_n(v.p, (size_t)semi)), ' ') < 0)
 		v = str_skip(v, (size_t)semi + 1);
-	for (size_t i = 0; i < v.n && b.n < DSN_READ_DIAGNOSTIC_MAX; i++) {
-		bool is = (unsigned char)v.p[i] <= ' ' || v.p[i] == 127;
-		if (!is || !blank)
-			buf_addc(&b, is ? ' ' : v.p[i]);
-		blank = is;
-	}
-	struct str r = copy(g, str_trim(buf_str(&b)));
-	buf_free(&b);
-	return r;
+	return dsn_read_line(g, v);
 }
 
 static void finish(struct dsn_gather *g, struct block *b)
@@ -65,14 +54,15 @@ static void finish(struct dsn_gather *g, struct block *b)
 		address = original;
 	struct dsn_read_rcpt *r = any ? dsn_read_add(g, address) : NULL;
 	if (r) {
-		if (original.n)
+		if (original.n && str_is_utf8(original))
 			r->original = copy(g, original);
 		r->status = copy(g, dsn_read_find_status(b->status));
 		r->diagnostic = diagnostic(g, b->diagnostic);
 		r->code = dsn_read_find_code(r->diagnostic);
 		struct str a = str_trim(b->action);
 		r->action = str_istarts(a, STR("delayed")) ? DSN_READ_DELAYED : str_istarts(a, STR("delivered")) ? DSN_READ_DELIVERED :
-		    str_istarts(a, STR("relayed")) ? DSN_READ_RELAYED : str_istarts(a, STR("expanded")) ? DSN_READ_EXPANDED : DSN_READ_FAILED;
+		    str_istarts(a, STR("relayed")) ? DSN_READ_RELAYED : str_istarts(a, STR("expanded")) ? DSN_READ_EXPANDED :
+		    str_starts(r->status, STR("2.")) ? DSN_READ_DELIVERED : DSN_READ_FAILED; /* "deliverable", as an answer to a question; or nothing said */
 	}
 	*b = none;
 }

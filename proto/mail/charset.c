@@ -3,7 +3,7 @@
 
 #include <unistr.h>
 
-static int put(struct buf *out, ucs4_t c)
+int mail_charset_put(struct buf *out, uint32_t c)
 {
 	uint8_t u[6];
 	int n = u8_uctomb(u, c, sizeof u);
@@ -17,7 +17,7 @@ int mail_charset_clean(struct str text, struct buf *out)
 		ucs4_t c;
 		int n = u8_mbtoucr(&c, p + i, text.n - i), r;
 		if (n <= 0) {
-			r = put(out, 0xfffd);
+			r = mail_charset_put(out, 0xfffd);
 			n = 1;
 		} else if (c < 0x20 || (c >= 0x7f && c < 0xa0))
 			r = buf_addc(out, ' ');
@@ -76,13 +76,13 @@ int mail_charset_to_utf8(struct str charset, struct str octets, struct buf *out)
 		return mail_charset_clean(octets, out);
 	const struct mail_charset *set = ascii ? NULL : find(charset);
 	if (!set && !ascii)
-		return 1;
+		return mail_charset_wide_to_utf8(charset, octets, out);
 	for (size_t i = 0; i < octets.n; i++) {
 		unsigned char c = (unsigned char)octets.p[i];
 		unsigned u = c < 128 ? c : set ? set->high[c - 128] : 0xfffd;
 		if (u < 0x20 || (u >= 0x7f && u < 0xa0))
 			u = (u || c == 0) ? ' ' : 0xfffd; /* a control, or an octet that is none */
-		if (put(out, u))
+		if (mail_charset_put(out, u))
 			return -1;
 	}
 	return 0;

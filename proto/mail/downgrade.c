@@ -229,11 +229,8 @@ static bool add(struct planner *p, struct str text, enum mail_encode how)
 		d->piece = grown;
 		d->cap = cap;
 	}
-	uint64_t size = mail_encode_size(how, text, &d->open);
-	if (size == UINT64_MAX)
-		return fail_memory(p);
+	d->size += mail_encode_size(how, text, &d->open);
 	d->piece[d->n++] = (struct mail_piece){ text, how };
-	d->size += size;
 	if (how == MAIL_ENCODE_NONE && !(p->lacks & MAIL_LACKS_8BIT) && !d->eight)
 		d->eight = !str_is_ascii(text);
 	return true;

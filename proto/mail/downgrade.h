@@ -16,7 +16,7 @@
  *     mail_downgrade_free(&d);
  *
  * Memory: some hundred octets a part, and the fields that are written anew; content is encoded while it is read, from the caller's memory. Work is
- * linear. Nothing recurses. */
+ * linear; the plan takes about 2 ms a megabyte, a quarter of what the writing takes: who must not wait writes in pieces. Nothing recurses. */
 #ifndef PROTO_MAIL_DOWNGRADE_H
 #define PROTO_MAIL_DOWNGRADE_H
 

@@ -34,7 +34,7 @@ struct mail_encoder {
 void mail_encoder_init(struct mail_encoder *e, enum mail_encode how, struct str content);
 /* Appends about `want` octets (a few more, or what is left). Returns whether there is more to come. A full buffer shows in out->failed. */
 bool mail_encoder_next(struct mail_encoder *e, struct buf *out, size_t want);
-/* How many octets come out in all; UINT64_MAX: out of memory. *ret_open: the last line has no end; untouched when nothing comes out. Writes nothing. */
+/* How many octets come out in all, to the octet. *ret_open: the last line has no end; untouched when nothing comes out. Writes nothing. */
 uint64_t mail_encode_size(enum mail_encode how, struct str content, bool *ret_open);
 
 /* What content is made of, in one pass. */

@@ -78,7 +78,7 @@ enum {
 	TRAFFIC_TRIAL_MS = 2000,         /* a new destination's first session is silent for so long: it is poor */
 	TRAFFIC_HORIZON_MS = 20000,      /* no more messages wait here than the destination takes in that time */
 	TRAFFIC_BACK_MOST_S = 3600,      /* longest time given back for */
-	TRAFFIC_ERROR_MAX = 160,         /* octets kept of the last error's text */
+	TRAFFIC_ERROR_MAX = TROUBLE_TEXT_MAX, /* octets kept of the last error's text */
 };
 
 struct traffic;
@@ -168,8 +168,10 @@ const struct smtp_result *traffic_worse(const struct smtp_result *a, const struc
 
 /* -- what an operator sees */
 
-enum traffic_state { TRAFFIC_NEW, TRAFFIC_GOOD, TRAFFIC_POOR, TRAFFIC_WAITING, TRAFFIC_PROBING };
-/* "new", "good", "slow", "backoff", "probe" */
+enum traffic_state { TRAFFIC_NEW, TRAFFIC_GOOD, TRAFFIC_POOR, TRAFFIC_WAITING, TRAFFIC_PROBING,
+	TRAFFIC_UNSAFE, /* never said here: a domain whose hosts are not as safe as it demands, for who shows both in one list */
+	TRAFFIC_STATES };
+/* "new", "good", "slow", "backoff", "probe", "unsafe" */
 const char *traffic_state_name(enum traffic_state s);
 
 struct traffic_view {
@@ -183,6 +185,7 @@ struct traffic_view {
 	enum trouble trouble;                  /* the last one */
 	int64_t trouble_ms;                    /* ago */
 	const char *error;                     /* its text: printable, or "" */
+	const char *tls;                       /* of its last session, "": none; NULL: not told */
 	uint64_t sent, refused, failed, given_back; /* messages accepted; refused; sessions failed; since it is known */
 };
 /* Walks the destinations, the latest used first: *pos begins as NULL. No other call in between. False at the end. */

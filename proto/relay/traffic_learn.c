@@ -202,29 +202,6 @@ void learn_accepted(struct traffic_destination *d, int64_t now)
 		d->window = most * WINDOW_ONE;
 }
 
-static void keep_error(struct traffic_destination *d, const struct smtp_result *r)
-{
-	size_t n = 0, cut = 0;
-	if (!r)
-		return;
-	char *p = d->error;
-	if (r->code)
-		p[n++] = (char)('0' + r->code / 100 % 10), p[n++] = (char)('0' + r->code / 10 % 10), p[n++] = (char)('0' + r->code % 10);
-	for (const char *z = r->status; *z && n < 20; z++) {
-		if (z == r->status && n)
-			p[n++] = ' ';
-		p[n++] = *z;
-	}
-	if (n)
-		p[n++] = ' ';
-	cut = str_utf8_cut(r->text, TRAFFIC_ERROR_MAX - n);
-	for (size_t i = 0; i < cut; i++) {
-		unsigned char c = (unsigned char)r->text.p[i];
-		p[n++] = c < 32 || c == 127 ? ' ' : (char)c;
-	}
-	p[n] = 0;
-}
-
 void learn_trouble(struct traffic *t, struct traffic_destination *d, int64_t now, enum trouble what, const struct smtp_result *r, bool early,
     unsigned alive)
 {
@@ -234,7 +211,8 @@ void learn_trouble(struct traffic *t, struct traffic_destination *d, int64_t now
 		return;
 	d->trouble = what;
 	d->trouble_at = now;
-	keep_error(d, r);
+	if (r)
+		trouble_text(r, d->error);
 	if (what == TROUBLE_LOCAL) {
 		t->local_until = now + LOCAL_MS;
 		return;

@@ -4,7 +4,7 @@
 
 const char *traffic_state_name(enum traffic_state s)
 {
-	static const char *const names[] = { "new", "good", "slow", "backoff", "probe" };
+	static const char *const names[] = { "new", "good", "slow", "backoff", "probe", "unsafe" };
 	return (unsigned)s < sizeof names / sizeof *names ? names[s] : "";
 }
 
@@ -63,6 +63,8 @@ void traffic_view_json(const struct traffic_view *v, struct buf *out)
 	number(out, "refused", v->refused);
 	number(out, "failed", v->failed);
 	number(out, "given_back", v->given_back);
+	if (v->tls)
+		json_put_member(out, "tls", str_from(v->tls));
 	if (v->trouble != TROUBLE_NONE) {
 		json_put_member(out, "trouble", str_from(trouble_name(v->trouble)));
 		number(out, "trouble_ago_ms", (uint64_t)(v->trouble_ms < 0 ? 0 : v->trouble_ms));

@@ -230,3 +230,24 @@ enum trouble trouble_of(const struct smtp_result *r)
 	}
 	return r->code ? of_reply(r) : TROUBLE_OTHER; /* code 0: we refused it ourselves, before a word to the peer */
 }
+
+void trouble_text(const struct smtp_result *r, char ret[TROUBLE_TEXT_MAX + 1])
+{
+	size_t n = 0;
+	char *p = ret;
+	if (r->code)
+		p[n++] = (char)('0' + r->code / 100 % 10), p[n++] = (char)('0' + r->code / 10 % 10), p[n++] = (char)('0' + r->code % 10);
+	for (const char *z = r->status; *z && n < 20; z++) {
+		if (z == r->status && n)
+			p[n++] = ' ';
+		p[n++] = *z;
+	}
+	if (n)
+		p[n++] = ' ';
+	size_t cut = str_utf8_cut(r->text, TROUBLE_TEXT_MAX - n);
+	for (size_t i = 0; i < cut; i++) {
+		unsigned char c = (unsigned char)r->text.p[i];
+		p[n++] = c < 32 || c == 127 ? ' ' : (char)c;
+	}
+	p[n] = 0;
+}

@@ -37,4 +37,8 @@ enum trouble trouble_of(const struct smtp_result *r);
 /* Is it about the session or destination, so that other messages would fare the same? */
 bool trouble_is_destination(enum trouble t);
 
+enum { TROUBLE_TEXT_MAX = 160 }; /* octets */
+/* "452 4.2.2 mailbox full": code, status and text as far as there are any, printable, cut between characters. */
+void trouble_text(const struct smtp_result *r, char ret[TROUBLE_TEXT_MAX + 1]);
+
 #endif

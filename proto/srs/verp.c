@@ -111,16 +111,31 @@ int verp_read(const struct srs *s, struct str address, int64_t now, struct buf *
 	return r;
 }
 
-bool verp_fits(const struct srs *s, const struct verp *v, struct str recipient)
+int verp_recipient(const struct srs *s, struct str recipient, struct verp_recipient *ret)
 {
 	unsigned char bound[2][MAC];
 	struct srs k;
-	char b[VERP_BIND + 1];
-	bool fits = false;
-	if (!derive(s, "verp recipient", &k, bound))
-		for (int i = 0; i < 2; i++)
-			if (k.keys[i].n && !bind(k.keys[i], recipient, b))
-				fits |= CRYPTO_memcmp(b, v->bind, VERP_BIND) == 0;
+	int r = derive(s, "verp recipient", &k, bound) ? SRS_MEMORY : SRS_OK;
+	ret->n = 0;
+	for (int i = 0; i < 2 && !r; i++)
+		if (k.keys[i].n)
+			r = bind(k.keys[i], recipient, ret->bind[ret->n++]) ? SRS_MEMORY : SRS_OK;
+	if (r)
+		ret->n = 0;
 	OPENSSL_cleanse(bound, sizeof bound);
-	return fits;
+	return r;
+}
+
+bool verp_is_for(const struct verp *v, const struct verp_recipient *r)
+{
+	bool is = false;
+	for (size_t i = 0; i < r->n; i++)
+		is |= CRYPTO_memcmp(r->bind[i], v->bind, VERP_BIND) == 0;
+	return is;
+}
+
+bool verp_fits(const struct srs *s, const struct verp *v, struct str recipient)
+{
+	struct verp_recipient r;
+	return !verp_recipient(s, recipient, &r) && verp_is_for(v, &r);
 }

@@ -36,11 +36,13 @@ def seals(data):
 class Lab:
     """Two hosts, a.test before b.test, and a sink behind; the author is ann@author.test, whose domain wants what is forged to be refused."""
 
-    def __init__(self, t, a_stages="", a_first="seal", b_options="", a_options="", key="rsa2048", b_arc=""):
+    def __init__(self, t, a_stages="", a_first="seal", b_options="", a_options="", key="rsa2048", b_arc="", a_arc="", more_keys=(), a_local=""):
         self.t = t
         self.keys = {"a.test": Keys(t), "b.test": Keys(t)}
         for domain, k in self.keys.items():
             k.make(domain, "s", key)
+        for domain in more_keys:
+            self.keys["a.test"].make(domain, "s", key)
         self.records = {n: v for k in self.keys.values() for n, v in k.records.items()}
         self.records["s._domainkey.author.test"] = signer.record(t, "rsa2048")
         zone = "".join("%s IN TXT %s\n" % (n[:-len(".test")], authority.strings(v)) for n, v in self.records.items())
@@ -48,16 +50,16 @@ class Lab:
         self.server = authority.start(t, {"test": zone})
         self.sink = pepsi.Sink(t)
         self.b = self.host("b.test", "far.test", self.sink.port, "DMARC = enforce\nARC_SEALERS = a.test\n" + b_options, arc=b_arc)
-        self.a = self.host("a.test", "b.test", self.b.port, "XCLIENT_FROM = 127.0.0.1\n" + a_options, a_stages, a_first)
+        self.a = self.host("a.test", "b.test", self.b.port, "XCLIENT_FROM = 127.0.0.1\n" + a_options, a_stages, a_first, a_arc, a_local)
 
-    def host(self, domain, following, port, listener, stages="", first="seal", arc=""):
+    def host(self, domain, following, port, listener, stages="", first="seal", arc="", local=""):
         d = pepsi.Pepsid(self.t, "", start=False)
         aliases = os.path.join(d.dir, "aliases")
         with open(aliases, "w") as f:
             f.write("bob: bob@%s\ncarl: carl@%s\n" % (following, following))
         d.write_config("[stage-init]\nPROGRAM = pepsi-stage-aliases\nFILE = %s\nNEXT_STAGE = %s\nBOUNCE_STAGE = bounce\n%s\n" % (aliases, first, stages) +
                        "[stage-seal]\nPROGRAM = pepsi-stage-arc\nKEY_DIR = %s\nNEXT_STAGE = out\nBOUNCE_STAGE = bounce\n%s\n" % (self.keys[domain].path, arc) +
-                       pepsi.smarthost("out", port) + pepsi.bounce(), pepsi="LOCAL_DOMAINS = %s\nRELAY_NETWORKS = 127.0.0.99\n" % domain, listener=listener,
+                       pepsi.smarthost("out", port) + pepsi.bounce(), pepsi="LOCAL_DOMAINS = %s %s\nRELAY_NETWORKS = 127.0.0.99\n" % (domain, local), listener=listener,
                        more="[pepsi-dns]\nSERVERS = %s\nTIMEOUT = 2 s\nLOOKUP_DEADLINE = 4 s\n" % self.server)
         with open(d.config) as f:
             text = f.read()
@@ -77,7 +79,7 @@ class Lab:
         if to == "a":
             pepsi.check(s.cmd("XCLIENT ADDR=" + ip)[0] == 220, "XCLIENT")
             s.cmd("EHLO client.test")
-        r = s.send("ann@author.test", "%s@%s.test" % (rcpt, to), data)
+        r = s.send("ann@author.test", rcpt if "@" in rcpt or isinstance(rcpt, list) else "%s@%s.test" % (rcpt, to), data)
         s.close()
         return r
 
@@ -288,6 +290,26 @@ def who_is_sealed(t):
     lab.stop()
 
 
+def by_own_domain(t):
+    """Which of our domains it was sent to says whether it is sealed, and by whom: what the aliases replaced is remembered. Two names of one folder of keys."""
+    lab = Lab(t, a_arc="NOT_SENT_TO = quiet.test\nSEALER_1 = shop.test self/s\nSEALER_2 = *.club.test club.test\n", more_keys=("shop.test", "club.test"),
+              a_local="quiet.test shop.test www.club.test", b_arc="SEAL_FOR = nobody.test\n")
+    expected = {"bob@a.test": [(1, "none", "a.test")], "bob@shop.test": [(1, "none", "shop.test")], "bob@www.club.test": [(1, "none", "club.test")], "bob@quiet.test": []}
+    for n, (to, chain) in enumerate(expected.items()):
+        subject = "own%d" % n
+        r = lab.send(lab.mail(subject), rcpt=to)
+        pepsi.check(r[0] == 250, "%s: %s" % (to, r))
+        got = lab.received(subject)
+        pepsi.check(seals(got) == chain, "%s: the seals are %s, not %s" % (to, seals(got), chain))
+        if chain:
+            lab.holds(to, got, chain)
+    # several at once: the first that is chosen says by whom
+    r = lab.send(lab.mail("several"), rcpt=["carl@quiet.test", "bob@shop.test"])
+    pepsi.check(r[0] == 250, "%s" % (r,))
+    pepsi.check(seals(lab.received("several")) == [(1, "none", "shop.test")], "several")
+    lab.stop()
+
+
 def hostile(t):
     """Cost is that of the size, whatever is sent; what cannot be sealed passes."""
     lab = Lab(t)
@@ -322,4 +344,4 @@ def hostile(t):
 
 
 if __name__ == "__main__":
-    pepsi.main(__file__, [two_hosts, changed_on_the_way, changed_by_us, with_ed25519, who_is_sealed, hostile])
+    pepsi.main(__file__, [two_hosts, changed_on_the_way, changed_by_us, with_ed25519, who_is_sealed, by_own_domain, hostile])

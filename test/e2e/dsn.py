@@ -3,6 +3,7 @@ replies; returned by an operator; several recipients in one; shown by a mail pro
 import email
 import email.policy
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -149,6 +150,23 @@ def hostile(t):
     d.stop()
 
 
+def spoken_for(t):
+    """Addresses that would like to speak for the log: each stands in quotes, and a line has one id, one kind, one status."""
+    d = setup(t, refusing(t))
+    d.start()
+    d.accept('"a> kind=success status=2.0.0 id=1 to=<b"@home.test', '"gone> id=4711 kind=success event=delivered to=<c"@far.test', pepsi.message("one"))
+
+    def lines():
+        with open(d.log, errors="replace") as f:
+            return [line for line in f if " report to=" in line]
+    words = shlex.split(pepsi.wait_for("the line about the report", lines, 20)[0])
+    for name, want in (("kind", "kind=failed"), ("id", "id=1"), ("status", "status=5.1.1"), ("event", None)):
+        found = [w for w in words if w.startswith(name + "=")]
+        pepsi.check(found == ([want] if want else []), "%s: %s" % (name, words))
+    d.wait_empty(20)
+    d.stop()
+
+
 def several(t):
     """All of one message that failed at once are in one report, each with its own reason; who asked not to hear is left out."""
     sink = pepsi.Sink(t)
@@ -248,4 +266,4 @@ def exactly_once(t):
     d.stop()
 
 
-pepsi.main(__file__, [languages, returned_by_hand, internationalized, hostile, several, mail_program, exactly_once])
+pepsi.main(__file__, [languages, returned_by_hand, internationalized, hostile, spoken_for, several, mail_program, exactly_once])

@@ -197,6 +197,26 @@ def limits_and_prdr(d):
     pepsi.wait_for("delivery", lambda: [len(d.maildir(u)) for u in three] == [2, 1, 1], 15)
 
 
+def repeated(d):
+    """Who is named again and again gets one copy, with what was wished for him any time; LMTP answers each RCPT all the same."""
+    sent = pepsi.message("often", rcpt=TO)
+    for port, replies in ((d.port, 1), (d.lmtp, 21)):
+        s = pepsi.Smtp(port, ehlo="client.example.test" if replies == 1 else None)
+        if replies > 1:
+            s.cmd("LHLO client.example.test")
+        begin(s, [TO] * 19 + ["aLiCe@example.test", "alice@EXAMPLE.test"])
+        s.cmd("DATA")
+        s.raw(pepsi.crlf(sent) + b".\r\n")
+        for _ in range(replies):
+            code, text = s.reply()
+            pepsi.check(code == 250, "%d %s" % (code, text))
+        s.close()
+        pepsi.wait_for("a copy", lambda: d.maildir(TO), 20)
+        d.wait_empty(15)
+        pepsi.check(len(d.maildir(TO)) == 1, "%d copies" % len(d.maildir(TO)))
+        emptied(d)
+
+
 def switched_off(d):
     """What EXTENSIONS leaves out is neither announced nor taken; an unknown name is an error with the nearest one."""
     s = pepsi.Smtp(d.bare)
@@ -256,7 +276,7 @@ def extensions(t):
     sink = pepsi.Sink(t)
     d = daemon(t, sink)
     abuse(d)
-    for part in (chunking, lambda x: binary(x, sink), limits_and_prdr, switched_off, swaks_and_curl):
+    for part in (chunking, lambda x: binary(x, sink), limits_and_prdr, repeated, switched_off, swaks_and_curl):
         emptied(d)
         part(d)
     d.wait_empty(15)

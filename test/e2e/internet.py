@@ -135,7 +135,7 @@ def tls(t):
     net = Net(t, {"safe.test": one_zone("mx", "127.9.0.31"), "odd.test": one_zone("mx", "127.9.0.32"), "plain.test": one_zone("mx", "127.9.0.33"),
                   "must.test": one_zone("mx", "127.9.0.34"), "busy.test": one_zone("mx", "127.9.0.35"), "sure.test": "@ IN MX 10 mx.safe.test.\n",
                   "pinned.test": one_zone("mx", "127.9.0.37"), "doubt.test": one_zone("mx", "127.9.0.38"), "late.test": one_zone("mx", "127.9.0.39")},
-              "TLS_CA_FILE = %s\nTLS_POLICY_1 = must.test *.must.test busy.test require\nTLS_POLICY_2 = sure.test doubt.test late.test verify\n"
+              "TLS_CA_FILE = %s\nSHAPE_1 = * backoff=2s..4s\nTLS_POLICY_1 = must.test *.must.test busy.test require\nTLS_POLICY_2 = sure.test doubt.test late.test verify\n"
               "TLS_POLICY_3 = pinned.test verify=x.test,other.test\n" % ca.cert)
     offer = ("PIPELINING", "8BITMIME", "STARTTLS")
     safe, odd = net.sink("127.9.0.31", tls=good, extensions=offer), net.sink("127.9.0.32", tls=other, extensions=offer)
@@ -165,6 +165,21 @@ def tls(t):
         net.accept(domain, "x@" + domain)
         pepsi.wait_for("%s waits, and says why" % domain, lambda: [q for q in net.d.queue() if why in (q["last_error"] or "")], 30)
         pepsi.check(not s.messages and net.logged("deferred to=<x@%s>" % domain), "not deferred")
+    # after the third time such a domain is left alone, and whoever looks sees it, until it is safe again
+    bad = ["busy.test", "doubt.test", "late.test", "must.test"]
+
+    def unsafe():
+        return {r["destination"]: r for r in net.d.json("queue", "destinations") if r["state"] == "unsafe"}
+    rows = pepsi.wait_for("they are told of", lambda: sorted(unsafe()) == bad and unsafe(), 60, 0.5)
+    pepsi.check(all(r["trouble"] == "tls" and r["failed"] >= 3 for r in rows.values()) and "expired" in rows["late.test"]["error"], rows)
+    net.d.counts(4, "destinations", state="unsafe")
+    code, out, err = net.d.cli("queue", "destinations", "--limit", "4")
+    pepsi.check(code == 0 and [line.split()[2] for line in out.splitlines()[1:]] == ["unsafe"] * 4, out + err)
+    must.down()
+    now_safe = net.sink("127.9.0.34", tls=ca.issue("mx.must.test", "DNS:mx.must.test"), extensions=offer)
+    arrives("must", now_safe, seconds=60)
+    pepsi.check(net.logged("event=domain-safe domain=must.test"), "nobody was told")
+    pepsi.wait_for("it is told of no longer", lambda: "must.test" not in unsafe(), 60, 0.5)
 
 
 def each(t):

@@ -179,6 +179,20 @@ def nothing_forged(t):
     d.stop()
 
 
+def boasted(t):
+    """A report whose numbers no sum holds and whose words would steer a terminal: shown as far as it goes, by tools that go on."""
+    d = measuring(t)
+    d.accept("s@example.test", ["boast@far.test"], b"Subject: x\r\n\r\nhello\r\n")
+    pepsi.wait_for("the report", lambda: len(d.json("queue", "destinations")) == 3, 30, 0.2)
+    code, out, err = d.cli("queue", "destinations")
+    pepsi.check(code == 0 and "near.test" in out and not err, "%d %s %s" % (code, out, err))
+    pepsi.check(not [c for c in out if (ord(c) < 32 and c != "\n") or 127 <= ord(c) < 160 or c == "\u202e"], "characters that steer: %r" % out)
+    for pattern in ("far.test", "*", "[", "x" * 600):
+        pepsi.check(d.cli("queue", "destinations", pattern)[0] == 0, pattern)
+    pepsi.check(d.status()["healthy"], "the reactor suffers")
+    d.stop()
+
+
 def relays_count(t):
     """The next hops of an operator: what was handed on, put off and refused, over how many sessions; the same names for all."""
     hop, store = pepsi.Sink(t), pepsi.Sink(t, lmtp=True)
@@ -206,6 +220,8 @@ def relays_count(t):
     pepsi.check(d.module("sessions_total", "hop", how="opened") >= 1 and d.module("sessions_total", "hop", how="reused") >= 1, "sessions")
     pepsi.check(d.module("sessions_tls_total", "store", safety="plain") == 1 and d.module("sessions_total", "box", how="opened") is None, "sessions")
     pepsi.check(d.module("delivery_seconds_count", "hop") == 2 and d.module("maybe_delivered_total", "hop") == 0, "times")
+    stored = pepsi.wait_for("the store among the destinations", lambda: [h for h in d.json("queue", "destinations", "--stage", "store") if h["sent"]], 30, 0.5)
+    pepsi.check(len(stored) == 1 and stored[0]["destination"] == "127.0.0.1:%d" % store.port and stored[0]["state"] == "good" and stored[0]["sent"] == 1, stored)
     hop.script = {"eod": "drop"}
     send("ok@far.test")
     pepsi.wait_for("what may have arrived", lambda: d.module("maybe_delivered_total", "hop") >= 1, 30)
@@ -216,4 +232,4 @@ def relays_count(t):
     d.stop()
 
 
-pepsi.main(__file__, [well_formed, balance_holds, crowd_that_says_nothing, modules_count, many_count, crash_costs_a_second, nothing_forged, relays_count])
+pepsi.main(__file__, [well_formed, balance_holds, crowd_that_says_nothing, modules_count, many_count, crash_costs_a_second, nothing_forged, boasted, relays_count])

@@ -66,6 +66,8 @@ def five_lines(t):
     pepsi.check(p.signed_in("SCRAM-SHA-256") == 1, "not signed in by the strongest mechanism on offer: %s" % p.log()[-1500:])
     log = log_of(d)
     pepsi.check("auth=SCRAM-SHA-256" in log and "tls=TLSv1.3" in log, "the log does not say how")
+    hop = pepsi.wait_for("the hop is told of", lambda: [h for h in d.json("queue", "destinations") if h["sent"]], 30, 0.5)[0]
+    pepsi.check(hop["tls"].startswith("TLSv1.3 ") and hop["state"] == "good", hop)
     pepsi.check(PASSWORD not in log, "the password is in the log")
     code, said, err = d.cli("config", "show")
     pepsi.check(PASSWORD not in said + err, "the password is shown")
@@ -158,6 +160,16 @@ def several(t):
     rests = [log.count("event=hop-rests hop=127.0.0.1:%d " % p) for p in (port, deaf, good.port)]
     pepsi.check(1 <= rests[0] <= 8 and 1 <= rests[1] <= 4 and rests[2] == 0, "rests: %s" % rests)
     pepsi.check("event=next-hop" in log, "the log does not say that another was tried")
+    def told():
+        return {h["destination"].rsplit(":", 1)[1]: h for h in d.json("queue", "destinations")}
+    hops = pepsi.wait_for("what is known of the three", lambda: len(told()) == 3 and told()[str(good.port)]["sent"] == 20 and told(), 30, 0.5)
+    dead, hung, well = (hops[str(p)] for p in (port, deaf, good.port))
+    pepsi.check(well["state"] == "good" and well["failed"] == well["backoff_ms"] == 0 and well["tls"] == "" and "trouble" not in well, well)
+    pepsi.check(dead["state"] in ("backoff", "probe") and dead["failed"] == rests[0] and dead["sent"] == 0 and dead["trouble"] == "unreachable" and "refused" in dead["error"], dead)
+    pepsi.check(hung["state"] in ("backoff", "probe") and hung["failed"] == rests[1] and hung["trouble"] == "unreachable" and hung["backoff_ms"] <= 4000, hung)
+    d.counts(1, "destinations", state="good")
+    code, table, err = d.cli("queue", "destinations", "127.0.0.1:%d" % port)
+    pepsi.check(code == 0 and "unreachable" in table and "127.0.0.1:%d" % port in table and str(deaf) not in table, table + err)
     first.up()
 
     def back():
@@ -165,6 +177,7 @@ def several(t):
         return first.messages
     pepsi.wait_for("mail at the first again", back, 30, step=1)
     pepsi.check("event=hop-is-back hop=127.0.0.1:%d" % port in log_of(d), "the log does not say that it is back")
+    pepsi.wait_for("it is told to be well", lambda: told()[str(port)]["state"] == "good" and told()[str(port)]["sent"] >= 1, 30, 0.5)
     # the second attempt of a transient refusal is another host's
     first.script["mail"] = "451 4.3.2 not now"
     n = len(good.messages)

@@ -10,9 +10,17 @@ import time
 import dnslab
 import pepsi
 import signer
-from signing import DKIMPY, run_json
+from signing import DKIMPY, owned, run_json
 
 SRS = "srs.home.test"
+# pyspf over a zone: [{name: {type: [texts]}}, [[ip, helo, sender], …]] → [result, …]; names are asked for nowhere else
+PYSPF = """import json, sys, spf
+zone, questions = json.load(sys.stdin)
+def look(name, kind, *_):
+    found = zone.get(name.lower().rstrip("."), {}).get(kind, [])
+    return [((name, kind), (text.encode(),) if kind == "TXT" else text) for text in found]
+spf.DNSLookup = look
+print(json.dumps([spf.query(i=i, s=s, h=h, strict=True).check()[0] for i, h, s in questions]))"""
 BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 
 
@@ -131,6 +139,16 @@ def verdicts(site, lab, m, ip="127.0.0.1"):
     return json.loads(out)["auth"]
 
 
+def pyspf(lab, questions):
+    """What python3-spf says; None where it is not installed."""
+    try:
+        python = signer.python("spf")
+    except pepsi.Skip:
+        pepsi.say("      skipped: pyspf (python3-spf) is not installed, SPF is judged by auth-check alone")
+        return None
+    return run_json([python, "-c", PYSPF], [], [{n: r for n, r in lab.zone.items() if isinstance(r, dict)}, questions])
+
+
 def there_and_home(t):
     """The whole story, once: signed, p=reject, forwarded; then its bounce."""
     lab, away, author = zone(t), pepsi.Sink(t), pepsi.Sink(t)
@@ -156,6 +174,10 @@ def there_and_home(t):
     m.mail_from, kept = "ann@author.test", m.mail_from
     v = verdicts(site, lab, m)
     pepsi.check([s["result"] for s in v["spf"] if s["identity"] == "mailfrom"] == ["fail"], "SPF without SRS: %s" % v["spf"])
+    # and by another hand: with SRS, without, from somebody else's host, and at a second forwarder
+    second = pyspf(lab, [["127.0.0.1", "mx.home.test", kept], ["127.0.0.1", "mx.home.test", "ann@author.test"], ["127.0.0.9", "mx.home.test", kept],
+                         ["127.0.0.9", "mx.author.test", "ann@author.test"]])
+    pepsi.check(second in (None, ["pass", "fail", "fail", "pass"]), "pyspf: %s" % second)
     # the bounce of a server that took it, in whatever case it likes
     for i, to in enumerate((kept, kept.lower(), kept.upper())):
         site.send("", to, bounce("home%d" % i, to))
@@ -350,6 +372,47 @@ def new_keys(t):
     lab.close()
 
 
+def before(t):
+    """postsrsd made the addresses until yesterday: their bounces come home until the day that was named, and not one day longer."""
+    lab, author, away = zone(t), pepsi.Sink(t), pepsi.Sink(t)
+    secret = os.path.join(t.dir, "postsrsd.secret")
+    with open(secret, "w") as f:
+        f.write("sqUEamish ossifrage\n")
+    owned(secret)
+    os.chmod(secret, 0o600)
+    day = time.strftime("%Y-%m-%d", time.gmtime(time.time() + 86400 * 3))
+    site = Site(t, lab, "home.test", SRS, "", [("author.test", "author", author.port), ("*", "out", away.port)],
+                more="BEFORE = %s\nBEFORE_UNTIL = %s\n" % (secret, day))
+
+    def weak(user, key=b"sqUEamish ossifrage", age=0):
+        stamp = int(time.time()) // 86400 - age
+        stamp = BASE32[stamp >> 5 & 31] + BASE32[stamp & 31]
+        mac = base64.b64encode(hmac.new(key, (stamp + "author.test" + user).lower().encode(), "sha1").digest())[:4].decode()
+        return "SRS0=%s=%s=author.test=%s@%s" % (mac, stamp, user, SRS)
+    for i, to in enumerate((weak("ann"), weak("Ann", age=20))):
+        site.send("", to, bounce("old%d" % i))
+        pepsi.check([a.lower() for a in to_of(got(author, "old%d" % i))] == ["ann@author.test"], "home: %s" % to)
+    for to, want in ((weak("ann", age=22), "has expired"), (weak("ann", key=b"another"), "No such return address"), (weak("ann").replace("=ann@", "=eve@"), "No such return address")):
+        code, said = site.rcpt(to)
+        pepsi.check(code == 550 and want in said, "%s: %d %s" % (to, code, said))
+    pepsi.check(site.rcpt(weak("ann"), "x@away.test")[0] == 550, "somebody's mail to an old address")
+    pepsi.check(site.rcpt(make(site.key(), SRS, "author.test", "ann"))[0] == 250, "our own addresses")
+    # a secret that cannot be read: nobody can tell, nothing is refused that might be genuine; and then it is over
+    with open(site.d.config) as f:
+        text = f.read()
+    for until, mode, want in ((day, 0o644, 451), ("2026-01-31", 0o600, 550), (day, 0o600, 250)):
+        os.chmod(secret, mode)
+        with open(site.d.config, "w") as f:
+            f.write(text.replace("BEFORE_UNTIL = " + day, "BEFORE_UNTIL = " + until))
+        pepsi.check(site.d.cli("reload")[0] == 0, "reload")
+        pepsi.wait_for("%s, mode %o: %d" % (until, mode, want), lambda want=want: site.rcpt(weak("ann"))[0] == want, 30, .5)
+    pepsi.check("sqUEamish" not in site.log() and "others may read it" in site.log(), "the log")
+    site.d.wait_empty()
+    m = site.d.metrics()
+    pepsi.check(m.get('pepsi_module_srs_total{stage="srs",result="before"}') == 2, "metrics: %s" % {k: v for k, v in m.items() if "srs_total" in k})
+    lab.close()
+
+
 def odd_senders(t):
     """What does not fit is kept in the database, within a bound; quoted and international local parts come home as they were."""
     lab, away, author = zone(t), pepsi.Sink(t), pepsi.Sink(t)
@@ -387,4 +450,4 @@ def odd_senders(t):
 
 
 if __name__ == "__main__":
-    pepsi.main(__file__, [there_and_home, chain, refusals, new_keys, odd_senders])
+    pepsi.main(__file__, [there_and_home, chain, refusals, new_keys, before, odd_senders])

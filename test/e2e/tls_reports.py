@@ -239,4 +239,5 @@ def received(t, ours):
     d.stop()
 
 
-pepsi.main(__file__, [to_others])
+if __name__ == "__main__":
+    pepsi.main(__file__, [to_others])

@@ -113,6 +113,20 @@ def forged(t):
     check(s.rcpt(address)[0] == 250, "the genuine one")
 
 
+def tongues(t):
+    """what servers say in charsets they do not name, or so long that it is cut, is learnt from as well"""
+    s = Site(t)
+    said = {"a@far.test": b"550 5.1.1 Empf\xe4nger unbekannt", "b@far.test": b"550 5.1.1 x" + b"\r\n \xe6\x97\xa5\xe6\x9c\xac" * 400,
+            "c@far.test": b"550 5.1.1 \x1b$B08@hITL@\x1b(B", "d@far.test": b"550 5.1.1 \xff\x01 user unknown"}
+    s.accept("ann@home.test", sorted(said), pepsi.message("one"))
+    senders = s.left("one", len(said))
+    for n, who in enumerate(sorted(said), 1):
+        s.accept("", [senders[who]], dsn(who, text="SAID").replace(b"SAID", said[who]), source="127.0.0.9")
+        s.home(n)
+        check(who in s.listed(), "%s is not on the list: %s" % (who, s.listed()))
+    wait_for("an empty queue", lambda: not s.d.queue(), 30)
+
+
 def left(t):
     """senders that do not fit, and messages to too many, leave as they are"""
     s = Site(t, more="SPLIT = 2\nLEARN = NO\n")
@@ -129,4 +143,33 @@ def left(t):
     check(s.listed() == [], "LEARN = NO: %s" % s.listed())
 
 
-pepsi.main(__file__, [learnt, forged, left])
+def latin(t):
+    """what a server said in letters that are no UTF-8 is learnt all the same, and the bounce comes home"""
+    s = Site(t)
+    s.accept("ann@home.test", ["weg@far.test"], pepsi.message("one"))
+    address = s.left("one")["weg@far.test"]
+    data = dsn("weg@far.test").replace(b"550 5.1.1 no such user here", b"550 5.1.1 Empf\xe4nger unbekannt \xff\xfe, no such user here")
+    s.accept("", [address], data, source="127.0.0.9")
+    s.home(1)
+    check(s.listed() == ["weg@far.test"], "the list: %s" % s.listed())
+    check(not s.logged("cannot be kept"), "the list was told what it cannot keep")
+
+
+def crowd(t):
+    """one bounce to many return addresses of one author, each given often, that speaks of hundreds: one copy at home, and nobody is suppressed but whom an address was made for"""
+    s = Site(t)
+    names = ["m%d@far.test" % i for i in range(20)]
+    s.accept("ann@home.test", names, pepsi.message("one"))
+    made = s.left("one", 20)
+    blocks = "".join("Original-Recipient: rfc822; w%d@far.test\r\nFinal-Recipient: rfc822; v%d@far.test\r\nAction: failed\r\nStatus: 5.1.1\r\n\r\n" % (i, i) for i in range(150))
+    data = dsn("m7@far.test").replace(b"Final-Recipient: ", blocks.encode() + b"Final-Recipient: ", 1)
+    s.accept("", list(made.values()) * 50, data, source="127.0.0.9")
+    s.home(1)
+    wait_for("an empty queue", lambda: not s.d.queue(), 60)
+    copies = len(s.d.maildir("ann@home.test"))
+    check(copies == 1, "copies: %d" % copies)
+    check(s.listed() == ["m7@far.test"], "the list: %s" % s.listed())
+    check([line for line in s.logged("event=accepted") if "rcpts=20 repeated=980 " in line], "that they were repeated is not logged")
+
+
+pepsi.main(__file__, [learnt, forged, left, latin, tongues, crowd])

@@ -5,6 +5,7 @@
  *     forge     says on the worker's channel what it may not: metrics of other stages and of the core, lines that are none
  *     flood     never stops saying something there
  *     values    a thousand values of one label
+ *     boast     reports of destinations with numbers that no sum holds, words that steer a terminal, and what is no destination
  *     slow      takes three seconds */
 #include <pepsi/stage.h>
 
@@ -78,6 +79,13 @@ static void flood(void)
 	pause();
 }
 
+static void boast(const struct measure *w)
+{
+	w->h->status_report(w->conf, "{\"destinations\":[{\"destination\":\"far.test\\u001b[31m\\u202e\",\"state\":\"backoff\\u0007\",\"waiting\":9223372036854775807,"
+	    "\"backoff_ms\":-9223372036854775808,\"working\":9223372036854775807,\"idle\":9223372036854775807,\"trouble\":\"\\u009b2J\",\"trouble_ago_ms\":9223372036854775807},"
+	    "{\"destination\":\"near.test\",\"waiting\":-9223372036854775808,\"backoff_ms\":9223372036854775807},7,null,[[]],{\"destination\":{\"a\":1},\"sent\":\"x\",\"waiting\":1e300}]}");
+}
+
 static void work(struct measure *w, struct pepsi_msg *m)
 {
 	const struct pepsi_host *h = w->h;
@@ -101,6 +109,8 @@ static void work(struct measure *w, struct pepsi_msg *m)
 		sleep(3);
 	if (!strcmp(what, "forge"))
 		forge();
+	if (!strcmp(what, "boast"))
+		boast(w);
 	if (!strcmp(what, "flood"))
 		flood();
 	if (!strcmp(what, "values"))

@@ -40,7 +40,7 @@ NOT_STATE = {
     "proto/report/": None,               # TLS reports, to other servers (RFC 8460)
     "core/net/dns_stats.c": None,
     "proto/relay/traffic_view.c": None,  # destinations, for operators
-    "modules/pepsi-stage-relay-to-internet/outlook.c": "destinations known listed", # its status report (host->status_report())
+    "modules/common/relay_measure.c": "destinations known listed", # its status report (host->status_report())
     "modules/pepsi-stage-pipe/input.c": "id stage received_at mail_from rcpt_to state",  # the command's envelope
     "modules/pepsi-stage-pipe/reply.c": "name value",                                    # its reply, in messages
     # status lines from worker to dispatcher (core/worker/README.md)

@@ -350,7 +350,7 @@ struct pepsi_host {
 	 * where there is none. */
 	void (*measure)(struct pepsi_metric *, const char *value, int64_t n);
 	/* What this worker knows that no number can tell, for people: one JSON object of up to 48 KiB, in the place of the one before; NULL: nothing any
-	 * more. The daemon takes it every five seconds at most, keeps it while the worker lives, and only from the stage's own workers. Its member
+	 * more. The daemon takes it every five seconds at most and keeps it while the worker lives. Its member
 	 * "destinations" is an array of objects, worst first, that `pepsi queue destinations` shows. PEPSI_OK, PEPSI_MISUSE: it is none, PEPSI_RETRY:
 	 * out of memory. */
 	int32_t (*status_report)(const struct pepsi_conf *, const char *json);

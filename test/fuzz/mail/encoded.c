@@ -50,6 +50,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		must(mail_charset_to_utf8(str_from(mail_charsets[i].name), text, &b) == 0 && (!b.n || str_is_utf8(buf_str(&b))));
 		must(b.n >= size && b.n <= 3 * size);
 	}
+	static const char *const wide[] = { "iso-2022-jp", "euc-jp", "shift_jis", "gb18030", "big5" };
+	for (size_t i = 0; i < sizeof wide / sizeof *wide; i++) {
+		buf_reset(&b);
+		must(mail_charset_to_utf8(str_from(wide[i]), text, &b) == 0 && (!b.n || str_is_utf8(buf_str(&b))) && b.n <= 3 * size);
+	}
 	/* a charset of any name: known, or nothing is appended */
 	ptrdiff_t colon = str_chr(text, ':');
 	if (colon >= 0) {

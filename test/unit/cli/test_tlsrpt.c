@@ -90,8 +90,8 @@ static void uris(void **state)
 		const char *uri, *host;
 		unsigned port;
 	} of[] = { { "https://reports.example.org/v1?x", "reports.example.org", 443 }, { "HTTPS://Reports.Example.org", "reports.example.org", 443 },
-		{ "https://a.example:8443/x", "a.example", 8443 }, { "https://a.example?x@y", "a.example", 443 },
-		{ "http://a.example/", NULL, 0 }, { "https://", NULL, 0 }, { "https://127.0.0.1/", NULL, 0 }, { "https://[::1]/", NULL, 0 }, { "https://2130706433/", NULL, 0 },
+		{ "https://a.example:443/x", "a.example", 443 }, { "https://a.example?x@y", "a.example", 443 },
+		{ "https://a.example:8443/x", NULL, 0 }, { "https://a.example:25", NULL, 0 }, { "http://a.example/", NULL, 0 }, { "https://", NULL, 0 }, { "https://127.0.0.1/", NULL, 0 }, { "https://[::1]/", NULL, 0 }, { "https://2130706433/", NULL, 0 },
 		{ "https://u:p@a.example/", NULL, 0 }, { "https://a.example:0/", NULL, 0 }, { "https://a.example:x/", NULL, 0 }, { "https://a.example:99999/", NULL, 0 },
 		{ "https://a.example/ x", NULL, 0 }, { "https://a.example/\r\nx", NULL, 0 }, { "file:///etc/passwd", NULL, 0 } };
 	(void)state;

@@ -76,7 +76,7 @@ static void test_idle_all_the_same(void **state)
 static void test_no_forgery(void **state)
 {
 	static const char *const odd[] = { "4 6:nobody c hits - - 1\n", "4 4:init c messages_total - - 1\n", "4 4:init c hits stage bounce 1\n", "4 4:init c hits k a\"} 1\n",
-		"4 4:init c hits k v -1\n", "4 x\n", "5 4:init {\n", "5 4:init {} {}\n", "5 6:bounce {\"a\":1}\n", "5 x\n" };
+		"4 4:init c hits k v -1\n", "4 x\n", "5 4:init {\n", "5 4:init {} {}\n", "5 6:nobody {\"a\":1}\n", "5 x\n" };
 	(void)state;
 	struct stage *st = init_stage();
 	assert_true(hand(1));
@@ -91,6 +91,8 @@ static void test_no_forgery(void **state)
 	assert_true(shows("pepsi_module_hits_total{stage=\"bounce\"} 1\n"));
 	config_set(conf, "stage-bounce", "ALLOW_FUSION", "NO");
 	say(w, "4 6:bounce c hits - - 1\n");
+	say(w, "5 6:bounce {\"a\":1}\n");
+	assert_true(reports(NULL, "[]"));
 	config_set(conf, "stage-bounce", "ALLOW_FUSION", "YES");
 	config_set(conf, "stage-bounce", "USER", "somebody");
 	say(w, "4 6:bounce c hits - - 1\n");
@@ -155,6 +157,12 @@ static void test_reports(void **state)
 	assert_true(reports(NULL, "[{\"stage\":\"init\",\"pid\":100001,\"age_s\":0,\"report\":{\"a\":2}}]"));
 	say(w, "5 4:init {}\n");
 	assert_true(reports(NULL, "[]"));
+	/* of a stage that shares its process, and of none that does not; all of one worker's within bounds */
+	say(w, "5 6:bounce {\"b\":1}\n");
+	assert_true(reports("bounce", "[{\"stage\":\"bounce\",\"pid\":100001,\"age_s\":0,\"report\":{\"b\":1}}]"));
+	say(w, "5 7:nowhere {\"b\":1}\n");
+	assert_int_equal(d->metrics_refused, 1);
+	say(w, "5 6:bounce {}\n");
 	say(w, "5 4:init {\"a\":3}\n0\n");
 	close(w);
 	spin();

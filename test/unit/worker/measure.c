@@ -89,7 +89,7 @@ static void over_the_channel(void **state)
 	g.r.out_fd = sv[1];
 	g.r.stop = &stop;
 	g.r.stop_fd = g.stop_pipe[0];
-	measure_own("here");
+	measure_reports();
 	hits = worker_host.metric(&g.f.conf, PEPSI_METRIC_COUNTER, "hits", "kind", "Hits.");
 	took = worker_host.metric(&g.f.conf, PEPSI_METRIC_TIMING, "took", NULL, NULL);
 	assert_non_null(hits);

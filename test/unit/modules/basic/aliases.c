@@ -67,18 +67,18 @@ static void expansion(void **st)
 	} wishes[] = {
 		{ "x@y.test two@example.test", "{\"dsn\":{\"envid\":\"E\",\"rcpt\":[{\"notify\":\"NEVER\"},{\"orcpt\":\"rfc822;2@example.test\"}]}}",
 		    "move next x@y.test ann@example.test bob@elsewhere.test {\"dsn\":{\"envid\":\"E\",\"rcpt\":[{\"notify\":\"NEVER\"},"
-		    "{\"orcpt\":\"rfc822;2@example.test\"},{\"orcpt\":\"rfc822;2@example.test\"}]},\"forwarded\":[\"bob@elsewhere.test\"]}" },
-		{ "one@example.test x@y.test", "{}", "move next ann@example.test x@y.test {\"dsn\":{\"rcpt\":[{\"orcpt\":\"rfc822;one@example.test\"},{}]}}" },
+		    "{\"orcpt\":\"rfc822;2@example.test\",\"alias\":\"two@example.test\"},{\"orcpt\":\"rfc822;2@example.test\",\"alias\":\"two@example.test\"}]},\"forwarded\":[\"bob@elsewhere.test\"]}" },
+		{ "one@example.test x@y.test", "{}", "move next ann@example.test x@y.test {\"dsn\":{\"rcpt\":[{\"orcpt\":\"rfc822;one@example.test\",\"alias\":\"one@example.test\"},{}]}}" },
 		{ "one@example.test", "{\"dsn\":{\"rcpt\":[{\"notify\":\"SUCCESS\"}]}}", /* one for one: nothing is expanded (RFC 3461 §5.2.7.2) */
-		    "move next ann@example.test {\"dsn\":{\"rcpt\":[{\"notify\":\"SUCCESS\",\"orcpt\":\"rfc822;one@example.test\"}]}}" },
+		    "move next ann@example.test {\"dsn\":{\"rcpt\":[{\"notify\":\"SUCCESS\",\"orcpt\":\"rfc822;one@example.test\",\"alias\":\"one@example.test\"}]}}" },
 		{ "two@example.test", "{\"dsn\":{\"rcpt\":[{\"notify\":\"FAILURE\"}]}}",
-		    "move next ann@example.test bob@elsewhere.test {\"dsn\":{\"rcpt\":[{\"notify\":\"FAILURE\",\"orcpt\":\"rfc822;two@example.test\"},"
-		    "{\"notify\":\"FAILURE\",\"orcpt\":\"rfc822;two@example.test\"}]},\"forwarded\":[\"bob@elsewhere.test\"]}" },
+		    "move next ann@example.test bob@elsewhere.test {\"dsn\":{\"rcpt\":[{\"notify\":\"FAILURE\",\"orcpt\":\"rfc822;two@example.test\",\"alias\":\"two@example.test\"},"
+		    "{\"notify\":\"FAILURE\",\"orcpt\":\"rfc822;two@example.test\",\"alias\":\"two@example.test\"}]},\"forwarded\":[\"bob@elsewhere.test\"]}" },
 		/* what an earlier such stage found stays known, as long as it is there; our own are no news to anybody */
 		{ "old@far.test x@y.test one@example.test", "{\"forwarded\":[\"OLD@far.test\",\"gone@far.test\",1]}",
-		    "move next old@far.test x@y.test ann@example.test {\"dsn\":{\"rcpt\":[{},{},{\"orcpt\":\"rfc822;one@example.test\"}]},\"forwarded\":[\"old@far.test\"]}" },
+		    "move next old@far.test x@y.test ann@example.test {\"dsn\":{\"rcpt\":[{},{},{\"orcpt\":\"rfc822;one@example.test\",\"alias\":\"one@example.test\"}]},\"forwarded\":[\"old@far.test\"]}" },
 		{ "chain1@local.test one@example.test", "{\"forwarded\":\"none\"}",
-		    "move next end@elsewhere.test ann@example.test {\"dsn\":{\"rcpt\":[{\"orcpt\":\"rfc822;chain1@local.test\"},{\"orcpt\":\"rfc822;one@example.test\"}]},"
+		    "move next end@elsewhere.test ann@example.test {\"dsn\":{\"rcpt\":[{\"orcpt\":\"rfc822;chain1@local.test\",\"alias\":\"chain1@local.test\"},{\"orcpt\":\"rfc822;one@example.test\",\"alias\":\"one@example.test\"}]},"
 		    "\"forwarded\":[\"end@elsewhere.test\"]}" },
 	};
 	for (size_t i = 0; i < sizeof wishes / sizeof *wishes; i++) {
@@ -93,7 +93,7 @@ static void expansion(void **st)
 	assert_int_equal(stage_open(&s, "pepsi-stage-aliases", "NEXT_STAGE = next\nBOUNCE_STAGE = bounce\nFILE = %s/aliases\n"), PEPSI_OK);
 	stage_pass(&s, "a@b.test", "x@y.test two@example.test", "{\"dsn\":{\"rcpt\":[{\"notify\":\"SUCCESS\"},{\"notify\":\"SUCCESS,DELAY\"}]}}");
 	const char *got = stage_outcome(&s);
-	if (!strstr(got, "+bounce:1") || !strstr(got, "[{\"notify\":\"SUCCESS\"},{\"notify\":\"DELAY\",\"orcpt\":\"rfc822;two@example.test\"},"))
+	if (!strstr(got, "+bounce:1") || !strstr(got, "[{\"notify\":\"SUCCESS\"},{\"notify\":\"DELAY\",\"orcpt\":\"rfc822;two@example.test\",\"alias\":\"two@example.test\"},"))
 		fail_msg("%s", got);
 	stage_pass(&s, "", "two@example.test", "{\"dsn\":{\"rcpt\":[{\"notify\":\"SUCCESS\"}]}}");
 	assert_null(strstr(stage_outcome(&s), "+bounce"));

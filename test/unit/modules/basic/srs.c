@@ -3,9 +3,11 @@
 #include "stage.h"
 
 #include "proto/smtp/address.h"
+#include "proto/srs/srs.h"
 
 #include <stdio.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define K1 "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
@@ -21,15 +23,26 @@ static void put_keys(struct stage *s, const char *text, mode_t mode)
 	assert_int_equal(chmod(path, mode), 0);
 }
 
-static void begin(struct stage *s, const char *more)
+/* old: NULL, or what stands in the file old. */
+static void begin_with(struct stage *s, const char *more, const char *old, mode_t mode)
 {
-	char text[1000];
+	char text[1000], path[256];
 	snprintf(s->dir, sizeof s->dir, "/tmp/pepsi-unit-XXXXXX");
 	assert_non_null(mkdtemp(s->dir));
+	if (old) {
+		stage_file(s, "old", old);
+		snprintf(path, sizeof path, "%s/old", s->dir);
+		assert_int_equal(chmod(path, mode), 0);
+	}
 	put_keys(s, "one active 1700000000 " K1 "\n", 0600);
 	snprintf(text, sizeof text, "DOMAIN = Local.TEST\nKEY_DIR = %%s\nNEXT_STAGE = next\nBOUNCE_STAGE = bounce\nBOUNCES = 0\n%s%s", strstr(more, "NETWORKS") ? "" : "NETWORKS = 192.0.2.0/24\n", more);
 	assert_int_equal(stage_open(s, "pepsi-stage-srs", text), PEPSI_OK);
 	assert_string_equal(s->found, "");
+}
+
+static void begin(struct stage *s, const char *more)
+{
+	begin_with(s, more, NULL, 0);
 }
 
 /* The sender the message, or the rows split off it, leave with; "": as it was. */
@@ -99,7 +112,7 @@ static void who_is_forwarded(void **st)
 static void there_and_back(void **st)
 {
 	static const char *const senders[] = { "User.Name@far.test", "\"a@b\"@far.test", "a=b+c-d@far.test", "SRS0=aaaa=bb=far.test=joe@relay.test",
-		"SRS1=xxxx=far.test==aaaa=bb=joe@relay.test", "gr\xc3\xbc\xc3\x9f" "e@far.test", "\"x\\\"y\"@far.test", "j@xn--4ca.test", "some-longer-name@a.long-name.test" };
+		"SRS1=xxxx=far.test==aaaa=bb=joe@relay.test", ("gr\xc3\xbc\xc3\x9f" "e@far.test"), "\"x\\\"y\"@far.test", "j@xn--4ca.test", "some-longer-name@a.long-name.test" };
 	struct stage s = { .dir = "" };
 	(void)st;
 	begin(&s, "");
@@ -224,6 +237,45 @@ static void keys(void **st)
 	stage_close(&s);
 }
 
+/* What another program made before: taken home until its day is over, when its secret can be read. */
+static void made_before(void **st)
+{
+	static const struct srs old = { .domain = STR_INIT("local.test"), .keys = { STR_INIT("the old secret") }, .weak = true };
+	static const struct {
+		const char *more;
+		mode_t mode;
+		const char *want; /* how the outcome begins */
+	} cases[] = {
+		{ "BEFORE = %s/old\nBEFORE_UNTIL = 2100-01-01\n", 0600, "move next user@far.test" },
+		{ "BEFORE = %s/old\nBEFORE_UNTIL = 2020-01-01\n", 0600, "move bounce" },
+		{ "BEFORE = %s/old\nBEFORE_UNTIL = 2100-01-01\n", 0640, "pause" },
+		{ "BEFORE = %s/none\nBEFORE_UNTIL = 2100-01-01\n", 0600, "pause" },
+		{ "", 0600, "move bounce" },
+	};
+	static const char *const files[] = { "the old secret\n", "a newer one\r\nthe old secret\r\n" };
+	struct buf as = BUF_INIT(300);
+	(void)st;
+	assert_int_equal(srs_forward(&old, STR("user@far.test"), time(NULL), &as), SRS_OK);
+	for (size_t k = 0; k < 2; k++)
+		for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+			struct stage s = { .dir = "" };
+			char path[256];
+			begin_with(&s, cases[i].more, files[k], cases[i].mode);
+			snprintf(path, sizeof path, "%s", buf_z(&as));
+			stage_pass(&s, "", path, QUESTION);
+			if (strncmp(stage_outcome(&s), cases[i].want, strlen(cases[i].want)) != 0)
+				fail_msg("%zu: %s", i, stage_outcome(&s));
+			/* ours is ours in any case, and none of the old kind is made */
+			stage_pass(&s, "user@far.test", "b@away.test", OUTSIDE);
+			snprintf(path, sizeof path, "%s", sender(&s));
+			assert_int_equal(strcspn(path + 5, "="), 16);
+			stage_pass(&s, "", path, QUESTION);
+			assert_string_equal(stage_outcome(&s), "move next user@far.test");
+			stage_close(&s);
+		}
+	buf_free(&as);
+}
+
 /* A sender that does not fit: without a database it waits; where none may be kept it leaves as it is. */
 static void long_ones(void **st)
 {
@@ -252,6 +304,11 @@ static void options(void **st)
 		    "EXEMPT: \"*\" is no sender or domain\nEXEMPT: \"x@*\" is no sender or domain\nNETWORKS: \"1.2.3\" is no address and no network\n"
 		    "-: NEXT_STAGE must be set: the stage that delivers, or tells who does\n"
 		    "-: BOUNCE_STAGE must be set: for recipients that are no return addresses of ours\n" },
+		{ "DOMAIN = example.test\nKEY_DIR = %s\nNEXT_STAGE = next\nBOUNCE_STAGE = bounce\nBEFORE = %s/old\nBEFORE_UNTIL = 2027-02-31x\n",
+		    "BEFORE_UNTIL: \"2027-02-31x\" is no day, such as 2027-01-31\n" },
+		{ "DOMAIN = example.test\nKEY_DIR = %s\nNEXT_STAGE = next\nBOUNCE_STAGE = bounce\nBEFORE = %s/old\n",
+		    "BEFORE_UNTIL: must be set with BEFORE: until when bounces to the other program's addresses are taken, such as 2027-01-31; its tags can be guessed\n" },
+		{ "DOMAIN = example.test\nKEY_DIR = %s\nNEXT_STAGE = next\nBOUNCE_STAGE = bounce\nBEFORE_UNTIL = 2027-01-31\n", "BEFORE_UNTIL: says nothing without BEFORE\n" },
 	};
 	(void)st;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -265,6 +322,7 @@ static void options(void **st)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(who_is_forwarded), cmocka_unit_test(there_and_back), cmocka_unit_test(what_is_refused), cmocka_unit_test(keys),
+		cmocka_unit_test(made_before),
 		cmocka_unit_test(long_ones), cmocka_unit_test(options) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

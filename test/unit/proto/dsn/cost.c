@@ -71,6 +71,38 @@ static void many_blocks(struct buf *out, size_t n)
 		buf_addf(out, "Final-Recipient: rfc822; u%zu@y.example\nAction: failed\nStatus: 5.1.1\n\n", i);
 }
 
+/* Notices in JSON: of many recipients, and what only begins like one. */
+static void many_in_json(struct buf *out, size_t n)
+{
+	buf_addz(out, "{\"notificationType\":\"Bounce\",\"bounce\":{\"bounceType\":\"Permanent\",\"bouncedRecipients\":[{}");
+	for (size_t i = 0; out->n < n - 100; i++)
+		buf_addf(out, ",{\"emailAddress\":\"u%zu@y.example\",\"diagnosticCode\":\"550 \\u00e9\"}", i);
+	buf_addz(out, "]}}\n");
+}
+
+static void deep_json(struct buf *out, size_t n)
+{
+	buf_addz(out, "{\"ecipients\":");
+	while (out->n < n)
+		buf_addz(out, "[1,{\"a\":");
+}
+
+static void flat_json(struct buf *out, size_t n)
+{
+	buf_addz(out, "{\"ecipients\":[0");
+	while (out->n < n)
+		buf_addz(out, ",0");
+}
+
+static void read_japanese(struct str text)
+{
+	struct buf b = BUF_INIT(1 << 22);
+	buf_addz(&b, DAEMON "Content-Type: text/plain; charset=iso-2022-jp\r\n\r\n");
+	buf_adds(&b, text);
+	read_one(buf_str(&b));
+	buf_free(&b);
+}
+
 static void reading(void **state)
 {
 	(void)state;
@@ -86,6 +118,12 @@ static void reading(void **state)
 		{ .unit = "a.a@a.a ", .most = TEXT }, { .unit = "\n", .most = TEXT }, { .unit = ">", .most = TEXT }, { .unit = "5.", .most = TEXT }, { .unit = "5.1", .most = TEXT }, { .unit = "550 ", .most = TEXT },
 		{ .unit = "host user mailbox ", .most = TEXT }, { .unit = "domain domain\n", .most = TEXT }, { .unit = "Received:", .most = TEXT }, { .unit = ">>> DATA\n<<< 5", .most = TEXT },
 		{ .unit = "to: a@b.c (expanded from\n", .most = TEXT }, { .unit = "\nReporting-MTA:\nFinal-Recipient: a@b.c\n", .most = TEXT }, { .unit = "x", .most = TEXT }, { .unit = "\xff", .most = TEXT },
+		{ .name = "JSON", .make = many_in_json, .most = TEXT }, { .name = "deep JSON", .make = deep_json, .most = TEXT }, { .name = "flat JSON", .make = flat_json, .most = TEXT },
+		{ .unit = "日 本\n", .most = TEXT }, { .unit = "домен ", .most = TEXT }, { .unit = "e\xcc\x81\xcc\x81", .most = TEXT }, { .unit = "域名", .most = TEXT },
+		{ .unit = "indirizzo dominio postvak buzon benutzer boite ящик ", .most = TEXT },
+	};
+	static const struct cost japanese[] = {
+		{ .unit = "\x1b$B$\"", .most = TEXT }, { .unit = "\x1b$B", .most = TEXT }, { .unit = "\x1b", .most = TEXT }, { .unit = "\x1b(I1\n", .most = TEXT },
 	};
 	static const struct cost html[] = {
 		{ .unit = "<", .most = TEXT }, { .unit = "<b", .most = TEXT }, { .unit = "<a@", .most = TEXT }, { .unit = "<a@b.c>", .most = TEXT }, { .unit = "&", .most = TEXT }, { .unit = "&lt;a@b.c&gt;<br>\n", .most = TEXT },
@@ -97,6 +135,7 @@ static void reading(void **state)
 	};
 	cost_linear(whole, sizeof whole / sizeof *whole, read_one);
 	cost_linear(texts, sizeof texts / sizeof *texts, read_text);
+	cost_linear(japanese, sizeof japanese / sizeof *japanese, read_japanese);
 	cost_linear(html, sizeof html / sizeof *html, read_html);
 	cost_linear(status, sizeof status / sizeof *status, read_status);
 }

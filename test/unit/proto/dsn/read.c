@@ -51,6 +51,31 @@ static const struct {
 	{ DAEMON "Subject: failed\n\nSorry.\n\nReporting-MTA: dns; mx.example\n\nFinal-Recipient: rfc822; u@y.example\nAction: failed\nStatus: 5.1.1\n", "u@y.example", DSN_READ_FAILED, DSN_REASON_UNKNOWN_USER, "5.1.1", 0 },
 	{ DAEMON "Subject: failed\n\nCould not be delivered.\n---\nReturn-Path: <>\nFrom: MAILER-DAEMON@mx.example\n\n--b\n\n<u@y.example> (expanded from\n  <o@y.example>): said: wait\n\n--b\n\n"
 		"Reporting-MTA: dns; mx.example\n\nFinal-Recipient: rfc822; u@y.example\nAction: failed\nStatus: 5.2.2\n\n--b\n", "u@y.example", DSN_READ_FAILED, DSN_REASON_FULL, "5.2.2", 0 },
+	/* who asked whether somebody is there (VRFY by mail) has a state of its own; what is written of an action may be nothing */
+	{ REPORT "Final-Recipient: rfc822; u@y.example\nAction: deliverable\nStatus: 2.1.5\n--b--\n", "u@y.example", DSN_READ_DELIVERED, DSN_REASON_OTHER, "2.1.5", 0 },
+	{ REPORT "Final-Recipient: rfc822; u@y.example\nAction: undeliverable\nStatus: 5.1.1\n--b--\n", "u@y.example", DSN_READ_FAILED, DSN_REASON_UNKNOWN_USER, "5.1.1", 0 },
+	/* a program at the far end that fails says "no such user" of itself */
+	{ REPORT "Final-Recipient: rfc822; u@y.example\nAction: failed\nStatus: 5.1.1\nDiagnostic-Code: x-unix; sorter: Couldn't create \"/m/u\" as: No such user\n--b--\n",
+		"u@y.example", DSN_READ_FAILED, DSN_REASON_SYSTEM, "5.1.1", 0 },
+	/* other languages, also without a formal part: charsets named, not named, and of several octets */
+	{ DAEMON "Subject: =?utf-8?q?Unzustellbar=3A_Tee?=\nContent-Type: text/plain; charset=utf-8\n\nDer Brief konnte diesen Empfänger nicht erreichen:\n\nu@y.example\nDie Adresse wurde nicht gefunden.\n",
+		"u@y.example", DSN_READ_FAILED, DSN_REASON_UNKNOWN_USER, "", 0 },
+	{ "From: poste@mx.example\nSubject: =?iso-8859-1?q?Non_remis=A0=3A_th=E9?=\nContent-Type: text/plain\n\nDestinataires :\n  u@y.example\n  La bo\xeete de u est pleine.\n", "u@y.example", DSN_READ_FAILED,
+		DSN_REASON_FULL, "", 0 },
+	{ "From: correo@mx.example\nSubject: No se pudo entregar: =?utf-8?b?dMOp?=\n\nu@y.example\nEl buz\xc3\xb3n est\xc3\xa1 lleno.\n", "u@y.example", DSN_READ_FAILED, DSN_REASON_FULL, "", 0 },
+	{ DAEMON "Subject: x\nContent-Type: text/plain; charset=iso-2022-jp\n\n\x1b$B$3$N%a!<%k$OG[?.$G$-$^$;$s\x1b(B\n<u@y.example>\n\x1b$B08@hITL@\x1b(B\n\n-----\x1b$B85$N%a%C%;!<%8\x1b(B-----\nTo: o@z.example\n",
+		"u@y.example", DSN_READ_FAILED, DSN_REASON_UNKNOWN_USER, "", 0 },
+	{ DAEMON "Subject: =?gb2312?b?zcvQxQ==?=\nContent-Type: text/plain; charset=gb2312\n\n\xca\xd5\xbc\xfe\xc8\xcb\xa3\xba\nu@y.example \xb2\xbb\xb4\xe6\xd4\xda\n", "u@y.example", DSN_READ_FAILED,
+		DSN_REASON_UNKNOWN_USER, "", 0 },
+	{ REPORT "Final-Recipient: rfc822; u@y.example\nAction: failed\nStatus: 5.0.0\nDiagnostic-Code: X-Post; \x1b$B08@h$,8+$D$+$j$^$;$s\x1b(B\n--b--\n", "u@y.example", DSN_READ_FAILED,
+		DSN_REASON_UNKNOWN_USER, "5.0.0", 0 },
+	{ REPORT "Final-Recipient: rfc822; u@y.example\nAction: failed\nStatus: 5.0.0\nDiagnostic-Code: smtp; 550 Empf\xe4nger unbekannt\n--b--\n", "u@y.example", DSN_READ_FAILED,
+		DSN_REASON_UNKNOWN_USER, "5.0.0", 550 },
+	{ "From: post@mx.example\nSubject: \x1b$BG[?.$G$-$^$;$s\x1b(B\n\n<u@y.example>\nNo such user\n", "u@y.example", DSN_READ_FAILED, DSN_REASON_UNKNOWN_USER, "", 0 },
+	{ "From: post@mx.example\nSubject: Zustellung verz\xf6gert, noch nicht zugestellt\n\n<u@y.example>\nZeit\xfc" "berschreitung\n", "u@y.example", DSN_READ_DELAYED, DSN_REASON_EXPIRED, "", 0 },
+	{ DAEMON "Subject: Retrasado: te\n\nSe seguirá intentando.\n<u@y.example>\nTiempo de espera\n", "u@y.example", DSN_READ_DELAYED, DSN_REASON_EXPIRED, "", 0 },
+	/* a loop that somebody's system broke */
+	{ DAEMON "Subject: Loop alert\n\nA mail loop was found.\n\nReceived: from x\nTo: <u@y.example>\n\nhi\n", "u@y.example", DSN_READ_FAILED, DSN_REASON_NETWORK, "", 0 },
 	/* the message that came back names who it was for */
 	{ DAEMON "Subject: Delivery failure\n\nYour mail was not delivered.\n\nReceived: from x\nTo: <u@y.example>\n\nhi\n", "u@y.example", DSN_READ_FAILED, DSN_REASON_OTHER, "", 0 },
 };
@@ -67,6 +92,105 @@ static void forms(void **state)
 		assert_int_equal(r.rcpt[0].hard, r.rcpt[0].action == DSN_READ_FAILED && dsn_reason_hard(r.rcpt[0].reason));
 		dsn_read_free(&r);
 	}
+}
+
+#define NOTICE "From: notices@mx.example\nTo: sender@home.example\nSubject: A notice\nContent-Type: text/plain; charset=utf-8\n\n"
+#define ONE(type, sub, more) NOTICE "{\"notificationType\":\"Bounce\",\"bounce\":{\"bounceType\":\"" type "\",\"bounceSubType\":\"" sub \
+	"\",\"bouncedRecipients\":[{\"emailAddress\":\"u@y.example\"" more "}]},\"mail\":{\"destination\":[\"u@y.example\"],\"source\":\"policy@home.example\"}}\n"
+
+static const struct {
+	const char *text;
+	enum dsn_read_action action;
+	enum dsn_read_reason reason;
+	const char *status, *diagnostic;
+} notices[] = {
+	{ ONE("Permanent", "General", ",\"action\":\"failed\",\"status\":\"5.1.1\",\"diagnosticCode\":\"smtp; 550 5.1.1 nobody\\u0020here\""), DSN_READ_FAILED, DSN_REASON_UNKNOWN_USER, "5.1.1", "550 5.1.1 nobody here" },
+	{ ONE("Permanent", "General", ""), DSN_READ_FAILED, DSN_REASON_UNKNOWN_USER, "", "" },
+	{ ONE("Permanent", "Suppressed", ""), DSN_READ_FAILED, DSN_REASON_UNKNOWN_USER, "", "" },
+	{ ONE("Permanent", "OnAccountSuppressionList", ",\"status\":\"5.1.1\""), DSN_READ_FAILED, DSN_REASON_POLICY, "5.1.1", "" },
+	{ ONE("Transient", "General", ""), DSN_READ_FAILED, DSN_REASON_SYSTEM, "", "" },
+	{ ONE("Transient", "General", ",\"status\":\"5.1.1\""), DSN_READ_FAILED, DSN_REASON_SYSTEM, "5.1.1", "" },
+	{ ONE("Transient", "MailboxFull", ""), DSN_READ_FAILED, DSN_REASON_FULL, "", "" },
+	{ ONE("Transient", "MessageTooLarge", ""), DSN_READ_FAILED, DSN_REASON_TOO_BIG, "", "" },
+	{ ONE("Undetermined", "Undetermined", ",\"diagnosticCode\":\"smtp; 552 5.2.2 full\""), DSN_READ_FAILED, DSN_REASON_FULL, "5.2.2", "552 5.2.2 full" },
+	{ ONE("Undetermined", "Undetermined", ""), DSN_READ_FAILED, DSN_REASON_OTHER, "", "" },
+	/* as an event; within the object of the service that sends it, what it adds behind; delays and deliveries */
+	{ NOTICE "{\"eventType\":\"Bounce\",\"bounce\":{\"bounceType\":\"Permanent\",\"bouncedRecipients\":[{\"emailAddress\":\"U <u@y.example>\",\"status\":\"5.1.2\"}]}}", DSN_READ_FAILED, DSN_REASON_UNKNOWN_HOST, "5.1.2", "" },
+	{ NOTICE "\n{\"Type\":\"Notification\",\"Message\":\"{\\\"notificationType\\\":\\\"Bounce\\\",\\\"bounce\\\":{\\\"bounceType\\\":\\\"Permanent\\\",\\\"bounceSubType\\\":\\\"NoEmail\\\","
+		"\\\"bouncedRecipients\\\":[{\\\"emailAddress\\\":\\\"u@y.example\\\"}]}}\"}\n\n--\nTo get no more of these: write to stop@mx.example\n", DSN_READ_FAILED, DSN_REASON_UNKNOWN_USER, "", "" },
+	{ NOTICE "{\"eventType\":\"DeliveryDelay\",\"deliveryDelay\":{\"delayType\":\"MailboxFull\",\"delayedRecipients\":[{\"emailAddress\":\"u@y.example\",\"status\":\"4.2.2\"}]}}", DSN_READ_DELAYED, DSN_REASON_FULL, "4.2.2", "" },
+	{ NOTICE "{\"notificationType\":\"Delivery\",\"delivery\":{\"recipients\":[\"u@y.example\"],\"smtpResponse\":\"250 ok\"}}", DSN_READ_DELIVERED, DSN_REASON_OTHER, "", "" },
+};
+
+static void json(void **state)
+{
+	struct dsn_read r;
+	(void)state;
+	for (size_t i = 0; i < sizeof notices / sizeof *notices; i++) {
+		assert_int_equal(dsn_read(str_from(notices[i].text), true, &r), 0);
+		if (r.n != 1 || !r.report || r.formal || !str_eq(r.rcpt[0].address, STR("u@y.example")) || r.rcpt[0].action != notices[i].action || r.rcpt[0].reason != notices[i].reason ||
+		    !str_eq(r.rcpt[0].status, str_from(notices[i].status)) || !str_eq(r.rcpt[0].diagnostic, str_from(notices[i].diagnostic)))
+			fail_msg("notice %zu: %zu recipients, %s %d", i, r.n, r.n ? dsn_reason_text(r.rcpt[0].reason) : "", r.n ? (int)r.rcpt[0].action : 0);
+		assert_int_equal(r.rcpt[0].hard, r.rcpt[0].action == DSN_READ_FAILED && dsn_reason_hard(r.rcpt[0].reason));
+		dsn_read_free(&r);
+	}
+	/* broken, of another kind, of other types: no notice */
+	static const char *const others[] = { "{\"notificationType\":\"Bounce\",\"bounce\":{\"bouncedRecipients\":[{\"emailAddress\":\"u@y.example\"}", "{\"notificationType\":\"Complaint\",\"complaint\":"
+		"{\"complainedRecipients\":[{\"emailAddress\":\"u@y.example\"}]}}", "{\"notificationType\":\"Bounce\",\"bounce\":{\"bouncedRecipients\":{\"emailAddress\":\"u@y.example\"}}}",
+		"{\"notificationType\":1,\"bounce\":[],\"bouncedRecipients\":[]}", "{\"notificationType\":\"Bounce\",\"bounce\":{\"bouncedRecipients\":[1,null,{\"emailAddress\":7},{},[],\"x\"]}}",
+		"[{\"notificationType\":\"Bounce\",\"bounce\":{\"bouncedRecipients\":[{\"emailAddress\":\"u@y.example\"}]}}]" };
+	for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+		struct buf b = BUF_INIT(4096);
+		buf_addz(&b, NOTICE);
+		buf_addz(&b, others[i]);
+		assert_int_equal(dsn_read(buf_str(&b), true, &r), 0);
+		assert_int_equal(r.n, 0);
+		dsn_read_free(&r);
+		buf_free(&b);
+	}
+}
+
+/* Whatever a bounce is written in, what is read of it is UTF-8: databases take nothing else. */
+static void clean(void **state)
+{
+	static const char *const units[] = { "é", "日", "😀", "\xff", "\x1b$B", "\x1b$B$\"", "x" };
+	struct dsn_read r;
+	(void)state;
+	for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+		for (unsigned shift = 0; shift < 8; shift++)
+			for (int formal = 0; formal < 2; formal++) {
+				struct buf b = BUF_INIT(1 << 20);
+				buf_addz(&b, formal ? REPORT "Final-Recipient: rfc822; u@y.example\nAction: failed\nStatus: 5.1.1\nDiagnostic-Code: smtp; 550 " : DAEMON "Subject: failed\n\n<u@y.example>\n");
+				buf_add(&b, "1234567", shift);
+				for (int k = 0; k < 1500; k++)
+					buf_addz(&b, units[i]);
+				buf_addz(&b, formal ? "\n--b--\n" : "\n");
+				assert_int_equal(dsn_read(buf_str(&b), true, &r), 0);
+				assert_int_equal(r.n, 1);
+				assert_true(r.rcpt[0].diagnostic.n <= DSN_READ_DIAGNOSTIC_MAX && str_is_utf8(r.rcpt[0].diagnostic));
+				if (i < 3 && formal)
+					assert_null(memmem(r.rcpt[0].diagnostic.p, r.rcpt[0].diagnostic.n, "\xc3\x83", 2)); /* not taken for windows-1252 */
+				dsn_read_free(&r);
+				buf_free(&b);
+			}
+	/* a text that is cut within a character is still UTF-8, whatever it is encoded in */
+	for (unsigned shift = 0; shift < 9; shift++)
+		for (int qp = 0; qp < 2; qp++) {
+			struct buf b = BUF_INIT(1 << 20);
+			buf_addz(&b, qp ? DAEMON "Subject: failed\nContent-Transfer-Encoding: quoted-printable\n\n<u@y.example>\nпользователь не найден\n" : DAEMON "Subject: failed\n\n<u@y.example>\nпользователь не найден\n");
+			buf_add(&b, "12345678", shift);
+			while (b.n < 2 * DSN_READ_TEXT_MAX)
+				buf_addz(&b, qp ? "=E6=97=A5" : "日");
+			assert_int_equal(dsn_read(buf_str(&b), true, &r), 0);
+			if (r.n != 1 || r.rcpt[0].reason != DSN_REASON_UNKNOWN_USER)
+				fail_msg("shift %u qp %d: %zu recipients, %s, %.60s", shift, qp, r.n, r.n ? dsn_reason_text(r.rcpt[0].reason) : "", r.n ? r.rcpt[0].diagnostic.p : "");
+			dsn_read_free(&r);
+			buf_free(&b);
+		}
+	/* no address is kept that is not UTF-8 */
+	assert_int_equal(dsn_read(STR(REPORT "Final-Recipient: rfc822; \xfc@y.example\nAction: failed\nStatus: 5.1.1\n--b--\n"), true, &r), 0);
+	assert_int_equal(r.n, 0);
+	dsn_read_free(&r);
 }
 
 static void several(void **state)
@@ -180,7 +304,7 @@ static void words(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(forms), cmocka_unit_test(several), cmocka_unit_test(no_bounces), cmocka_unit_test(our_own), cmocka_unit_test(limits), cmocka_unit_test(words),
+		cmocka_unit_test(forms), cmocka_unit_test(json), cmocka_unit_test(clean), cmocka_unit_test(several), cmocka_unit_test(no_bounces), cmocka_unit_test(our_own), cmocka_unit_test(limits), cmocka_unit_test(words),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,6 +51,44 @@ static void test_qp(void **state)
 	buf_free(&small);
 }
 
+/* The size that is told beforehand is that of what is written, to the octet, and so is the word about its last line; in whatever steps it is written. */
+static void check_size(enum mail_encode how, struct str in)
+{
+	struct buf out = BUF_INIT(1 << 20);
+	struct mail_encoder e;
+	bool open = false, untouched = true;
+	uint64_t size = mail_encode_size(how, in, &open);
+	mail_encode_size(how, in, &untouched);
+	mail_encoder_init(&e, how, in);
+	for (size_t want = 1; mail_encoder_next(&e, &out, want); want = want * 3 % 101 + 1)
+		;
+	if (size != out.n)
+		fail_msg("encoding %d: %llu octets are told, %zu are written for %zu", (int)how, (unsigned long long)size, out.n, in.n);
+	assert_int_equal(open, out.n && (out.n < 2 || memcmp(out.p + out.n - 2, "\r\n", 2) != 0));
+	assert_true(out.n ? untouched == open : untouched);
+	buf_free(&out);
+}
+
+static void test_size(void **state)
+{
+	static const char *const alphabets[] = { "ab =\t\r\n\xc3", "a-=\r\n", "=3D \r\n", "-", "ABC=+/ \r\n!", "\r\n", "\xc3\xbc" };
+	enum { ALPHABETS = sizeof alphabets / sizeof *alphabets };
+	char text[700];
+	(void)state;
+	srand(2);
+	for (int round = 0; round < 14000; round++) {
+		const char *from = alphabets[round % ALPHABETS];
+		size_t n = (size_t)rand() % (round % 3 ? 90 : sizeof text), k = strlen(from);
+		for (size_t i = 0; i < n; i++)
+			text[i] = round % 11 ? from[(size_t)rand() % k] : (char)rand();
+		if (round % 5 == 0) /* lines that are just full, or just not */
+			for (size_t i = 0; i + 1 < n; i++)
+				text[i] = i % 78 == 76 ? '\r' : i % 78 == 77 ? '\n' : text[i] == '\r' || text[i] == '\n' ? 'x' : text[i];
+		for (int how = MAIL_ENCODE_NONE; how <= MAIL_ENCODE_QP_MEND; how++)
+			check_size((enum mail_encode)how, str_n(text, n));
+	}
+}
+
 static void test_field(void **state)
 {
 	static const struct {
@@ -80,6 +118,6 @@ static void test_field(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_qp), cmocka_unit_test(test_field) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_qp), cmocka_unit_test(test_size), cmocka_unit_test(test_field) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
