@@ -829,7 +829,7 @@ END $$;
 
 -- A destination takes nothing now, or takes it slowly: what else waits for it at the same stage would be claimed, handed to the worker and given
 -- back, one row after the other. So the worker that gives one row back puts the others off with it (host->pause_others()): rows of
--- p_stage[i] that are pending, or due and not pending yet (workqueue_due), whose recipients are all at p_domain[i], at most p_limit of each, the oldest first, are due one after the other, one in
+-- p_stage[i] that are pending, or left behind by workqueue_due ten seconds ago or more (until then they are in nobody's way), whose recipients are all at p_domain[i], at most p_limit of each, the oldest first, are due one after the other, one in
 -- p_each_ms[i], the first after p_first_s[i] seconds; with chance in it, and p_most_s at most: those beyond come in the second half of
 -- that time. Like each of them given back, it is no attempt, and state.last_error tells why. Never beyond a row's lifetime (p_life_s[i]).
 -- Left alone, and so claimed as always: rows whose lifetime is over; with a deadline of the sender's (DELIVERBY); whose recipients are at several
@@ -857,7 +857,7 @@ BEGIN
                  UNION ALL
                  (SELECT d.id FROM pepsi.workqueue d
                   WHERE d.status = 'paused' AND d.stage = p_stage[i] AND lower(left(split_part(d.rcpt_to[1], '@', -1), 255)) BETWEEN lower(left(p_domain[i], 255)) AND lower(left(p_domain[i], 255))
-                    AND d.timeout <= now() AND NOT d.state ? 'deliver_by' AND NOT pepsi.is_held(d.status, d.state)
+                    AND d.timeout <= now() - interval '10 seconds' AND NOT d.state ? 'deliver_by' AND NOT pepsi.is_held(d.status, d.state)
                   ORDER BY lower(left(split_part(d.rcpt_to[1], '@', -1), 255)), d.timeout, d.id LIMIT 2 * p_limit)) c))
               AND (w.status::text = 'pending' AND w.timeout IS NULL OR w.status::text = 'paused' AND w.timeout <= now())
               AND (cardinality(w.rcpt_to) = 1 OR NOT EXISTS (SELECT FROM unnest(w.rcpt_to) r WHERE lower(split_part(r, '@', -1)) <> lower(p_domain[i])))

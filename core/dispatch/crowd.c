@@ -4,7 +4,7 @@
  * left behind stays due, and all that is kept here can be lost.
  *
  * Told: 2000 rows become due, a hundred for each of twenty domains. Twenty are claimed. One is delivered: its domain is open, its 99 others
- * become pending at once. One is paused: the worker has put the others off with it, or a second later two more are tried. Of a third nothing is
+ * become pending at once. One is paused: five seconds later two more are tried, or the worker has put the others off. Of a third nothing is
  * heard: after four seconds two more are tried, eight seconds later four; it may be one large message that keeps a good host busy. */
 #include "dispatch_internal.h"
 
@@ -17,7 +17,9 @@ enum {
 	CROWD_ROWS = 1000,       /* of one come next, at most: a statement, which a claim has to wait for, goes on with the next domain below that */
 	CROWD_SILENT_US = 4 * 1000 * 1000,      /* no answer for so long: more of it are tried */
 	CROWD_SILENT_MOST_US = 60 * 1000 * 1000,
-	CROWD_PAUSED_US = 1000 * 1000,          /* … and so long after one that was paused, with which the others are put off where the host is to blame */
+	/* … and so long after one that was paused. Where the host is to blame the others are put off with those that come then (workqueue_put_off leaves alone
+	 * what is due since a moment ago: while all that is well is on its way, the rest is not to be written). */
+	CROWD_PAUSED_US = 5 * 1000 * 1000,
 };
 
 struct crowd {
@@ -68,12 +70,12 @@ static void add(struct dispatch *d, struct stage *st, const char *name, int64_t 
 bool crowd_answered(struct dispatch *d, struct stage *st, uint32_t place, bool paused)
 {
 	struct crowd *c = place && d->crowds.n ? map_get(&d->crowds, key_of(st, place)) : NULL;
-	int64_t soon = clock_mono_us() + CROWD_PAUSED_US;
+	int64_t at = clock_mono_us() + CROWD_PAUSED_US;
 	if (!c)
 		return false;
 	c->open |= !paused;
-	if (c->next > soon)
-		c->next = soon;
+	if (paused && (c->next > at || c->more == 2)) /* the first answer counts more than the first silence */
+		c->next = at;
 	return c->open;
 }
 
