@@ -843,6 +843,7 @@ DECLARE
     ids bigint[];
     rules boolean := EXISTS (SELECT FROM pepsi.queue_rule r WHERE r.expires_at IS NULL OR r.expires_at > now());
     most double precision;
+    first integer;
     changed integer;
     n integer := 0;
 BEGIN
@@ -866,10 +867,11 @@ BEGIN
                   AND pepsi.queue_rule_means(r, w.stage, w.mail_from, w.rcpt_to, w.state)))
             ORDER BY w.id LIMIT p_limit FOR UPDATE SKIP LOCKED);
         CONTINUE WHEN ids = '{}';
-        most := greatest(p_most_s - p_first_s[i], 1);
+        first := least(p_first_s[i], p_most_s); -- whatever a module says: the rows are others' mail
+        most := greatest(p_most_s - first, 1);
         -- by ids alone: see workqueue_claim. They rise, so their place is found by halving.
         UPDATE pepsi.workqueue w SET status = 'paused', state = w.state || jsonb_build_object('last_error', p_error[i]),
-            timeout = least(now() + interval '1 second' * (p_first_s[i] + CASE WHEN width_bucket(w.id, ids) * (p_each_ms[i] / 1000.0) <= most
+            timeout = least(now() + interval '1 second' * (first + CASE WHEN width_bucket(w.id, ids) * (p_each_ms[i] / 1000.0) <= most
                     THEN (width_bucket(w.id, ids) - random()) * p_each_ms[i] / 1000 ELSE most * (1 + random()) / 2 END),
                 pepsi.life_began(w.state, w.received_at) + (p_life_s[i] + 1) * interval '1 second')
         WHERE w.id = ANY (ids);
@@ -2066,35 +2068,28 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$ SELECT to_tim
 CREATE FUNCTION pepsi.delivery_seconds(p_time timestamptz) RETURNS bigint
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$ SELECT coalesce(extract(epoch FROM p_time)::bigint, 0) $$;
 
+-- May the table have more rows than that, as the last ANALYZE has it? Looked at in place of counting, which costs more than what it is to spare.
+CREATE FUNCTION pepsi.known_over(p_table regclass, p_most bigint) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$ SELECT reltuples < 0 OR reltuples > p_most * 0.9 FROM pg_class WHERE oid = p_table $$;
+
 -- What is known of strangers is bounded: beyond these rows what was of no use for longest goes, 10000 at a time; of policies first those that hold no longer.
--- Counting is for those that may be over (as the last ANALYZE has it); the functions below call it once in a hundred times. How many went.
+-- The functions below call it once in a hundred times. How many went.
 CREATE FUNCTION pepsi.known_trim(p_policies bigint DEFAULT 20000, p_addresses bigint DEFAULT 200000, p_domains bigint DEFAULT 200000) RETURNS bigint
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    gone bigint := 0;
-    n bigint;
-BEGIN
-    IF (SELECT reltuples < 0 OR reltuples > p_policies * 0.9 FROM pg_class WHERE oid = 'pepsi.sts_policy'::regclass) THEN
-        DELETE FROM pepsi.sts_policy WHERE domain = ANY (ARRAY(SELECT domain FROM pepsi.sts_policy
-            ORDER BY coalesce(expires_at > now(), false), used_at LIMIT least(greatest((SELECT count(*) FROM pepsi.sts_policy) - p_policies, 0), 10000)
-            FOR UPDATE SKIP LOCKED));
-        GET DIAGNOSTICS n = ROW_COUNT;
-        gone := gone + n;
-    END IF;
-    IF (SELECT reltuples < 0 OR reltuples > p_addresses * 0.9 FROM pg_class WHERE oid = 'pepsi.dns_address'::regclass) THEN
-        DELETE FROM pepsi.dns_address WHERE address = ANY (ARRAY(SELECT address FROM pepsi.dns_address
-            ORDER BY changed_at LIMIT least(greatest((SELECT count(*) FROM pepsi.dns_address) - p_addresses, 0), 10000) FOR UPDATE SKIP LOCKED));
-        GET DIAGNOSTICS n = ROW_COUNT;
-        gone := gone + n;
-    END IF;
-    IF (SELECT reltuples < 0 OR reltuples > p_domains * 0.9 FROM pg_class WHERE oid = 'pepsi.destination_security'::regclass) THEN
-        DELETE FROM pepsi.destination_security WHERE domain = ANY (ARRAY(SELECT domain FROM pepsi.destination_security
-            ORDER BY last_at LIMIT least(greatest((SELECT count(*) FROM pepsi.destination_security) - p_domains, 0), 10000) FOR UPDATE SKIP LOCKED));
-        GET DIAGNOSTICS n = ROW_COUNT;
-        gone := gone + n;
-    END IF;
-    RETURN gone;
-END $$;
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    WITH policies AS (DELETE FROM pepsi.sts_policy WHERE domain = ANY (ARRAY(
+            SELECT domain FROM pepsi.sts_policy ORDER BY coalesce(expires_at > now(), false), used_at LIMIT CASE WHEN pepsi.known_over('pepsi.sts_policy', p_policies)
+                THEN least(greatest((SELECT count(*) FROM pepsi.sts_policy) - p_policies, 0), 10000) ELSE 0 END FOR UPDATE SKIP LOCKED))
+        RETURNING 1),
+    addresses AS (DELETE FROM pepsi.dns_address WHERE address = ANY (ARRAY(
+            SELECT address FROM pepsi.dns_address ORDER BY changed_at LIMIT CASE WHEN pepsi.known_over('pepsi.dns_address', p_addresses)
+                THEN least(greatest((SELECT count(*) FROM pepsi.dns_address) - p_addresses, 0), 10000) ELSE 0 END FOR UPDATE SKIP LOCKED))
+        RETURNING 1),
+    domains AS (DELETE FROM pepsi.destination_security WHERE domain = ANY (ARRAY(
+            SELECT domain FROM pepsi.destination_security ORDER BY last_at LIMIT CASE WHEN pepsi.known_over('pepsi.destination_security', p_domains)
+                THEN least(greatest((SELECT count(*) FROM pepsi.destination_security) - p_domains, 0), 10000) ELSE 0 END FOR UPDATE SKIP LOCKED))
+        RETURNING 1)
+    SELECT (SELECT count(*) FROM policies) + (SELECT count(*) FROM addresses) + (SELECT count(*) FROM domains)
+$$;
 
 -- What is known of a domain's policy; no row: nothing. p_used: for mail, which is noted about once an hour. Times without value are 0.
 CREATE FUNCTION pepsi.sts_policy_get(p_domain text, p_used boolean, OUT id text, OUT body text, OUT fetched bigint, OUT failed bigint, OUT failures integer, OUT result text,

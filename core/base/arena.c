@@ -112,6 +112,14 @@ struct str arena_str(struct arena *a, struct str s)
 	return str_n(p, p ? s.n : 0);
 }
 
+struct str arena_lower(struct arena *a, struct str s)
+{
+	char *z = arena_strz(a, s);
+	for (size_t i = 0; z && i < s.n; i++)
+		z[i] = ascii_lower(z[i]);
+	return str_n(z, z ? s.n : 0);
+}
+
 char *arena_printf(struct arena *a, const char *fmt, ...)
 {
 	va_list ap, again;

@@ -21,6 +21,8 @@ void *arena_calloc(struct arena *a, size_t n, size_t size);
 /* A NUL-terminated copy; .p is NULL when memory is out. */
 struct str arena_str(struct arena *a, struct str s);
 char *arena_strz(struct arena *a, struct str s);
+/* The copy of arena_str() in lower case (ASCII alone). */
+struct str arena_lower(struct arena *a, struct str s);
 char *arena_printf(struct arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -3,11 +3,6 @@
 
 #include <stdlib.h>
 
-static unsigned char lower(unsigned char c)
-{
-	return c >= 'A' && c <= 'Z' ? c | 0x20 : c;
-}
-
 bool str_ieq(struct str a, struct str b)
 {
 	return a.n == b.n && str_istarts(a, b);
@@ -18,7 +13,7 @@ bool str_istarts(struct str s, struct str prefix)
 	if (s.n < prefix.n)
 		return false;
 	for (size_t i = 0; i < prefix.n; i++)
-		if (lower((unsigned char)s.p[i]) != lower((unsigned char)prefix.p[i]))
+		if (ascii_lower(s.p[i]) != ascii_lower(prefix.p[i]))
 			return false;
 	return true;
 }
@@ -196,10 +191,10 @@ unsigned str_distance(struct str a, struct str b)
 		d[0][j] = (unsigned)j;
 	for (size_t i = 1; i <= na; i++)
 		for (size_t j = 1; j <= nb; j++) {
-			unsigned char x = lower((unsigned char)a.p[i - 1]), y = lower((unsigned char)b.p[j - 1]);
+			char x = ascii_lower(a.p[i - 1]), y = ascii_lower(b.p[j - 1]);
 			d[i][j] = min3(d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (x != y));
-			if (i > 1 && j > 1 && x == lower((unsigned char)b.p[j - 2]) &&
-			    lower((unsigned char)a.p[i - 2]) == y && d[i - 2][j - 2] + 1 < d[i][j])
+			if (i > 1 && j > 1 && x == ascii_lower(b.p[j - 2]) &&
+			    ascii_lower(a.p[i - 2]) == y && d[i - 2][j - 2] + 1 < d[i][j])
 				d[i][j] = d[i - 2][j - 2] + 1;
 		}
 	return d[na][nb];

@@ -40,6 +40,23 @@ static inline struct str str_skip(struct str s, size_t from)
 	return (struct str){ s.p + from, s.n - from };
 }
 
+/* Letters and digits of ASCII, whatever the locale says; all other octets are none, and stay as they are. */
+static inline char ascii_lower(char c)
+{
+	return c >= 'A' && c <= 'Z' ? (char)(c + ('a' - 'A')) : c;
+}
+
+static inline bool ascii_is_alnum(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
+
+static inline void ascii_lower_z(char *z)
+{
+	for (; *z; z++)
+		*z = ascii_lower(*z);
+}
+
 /* ASCII case folding only; octets above 127 compare as they are (RFC 5321 §2.4). */
 bool str_ieq(struct str a, struct str b);
 bool str_istarts(struct str s, struct str prefix);

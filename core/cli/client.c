@@ -3,10 +3,12 @@
 #include "cli_internal.h"
 
 #include <errno.h>
+#include <grp.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -49,6 +51,15 @@ void cli_client_close(struct cli *c)
 	buf_free(&c->in);
 }
 
+/* The kernel says no: whom it would let, by name. */
+static void not_for_us(const struct cli *c, int e)
+{
+	struct stat st;
+	struct group *g = stat(c->socket, &st) == 0 && st.st_mode & S_IWGRP ? getgrgid(st.st_gid) : NULL;
+	cli_fail("cannot reach pepsid at %s: %s (ask as root, as the account of pepsid%s%s)", c->socket, strerror(e),
+	    g ? ", or as a member of the group " : "", g ? g->gr_name : "");
+}
+
 static int client_connect(struct cli *c, bool quiet)
 {
 	struct sockaddr_un sun = { .sun_family = AF_UNIX };
@@ -68,8 +79,7 @@ static int client_connect(struct cli *c, bool quiet)
 		return -1;
 	}
 	if (e == EACCES || e == EPERM)
-		cli_fail("cannot reach pepsid at %s: %s (ask as root, as the account of pepsid, or as a member of the "
-			 "socket's group)", c->socket, strerror(e));
+		not_for_us(c, e);
 	else
 		cli_fail("cannot reach pepsid at %s: %s (is it running%s?)", c->socket, strerror(e),
 		    c->args.set & (CLI_BIT(CLI_CONFIG) | CLI_BIT(CLI_STATE)) || getenv("PEPSI_CONFIG") ? "" : ", and with which -c FILE");

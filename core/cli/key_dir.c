@@ -57,7 +57,7 @@ static int make(const struct config *conf, const char *path)
 	for (size_t i = 0; geteuid() == 0 && i < 2 && !pw; i++)
 		pw = names[i] ? getpwnam(names[i]) : NULL;
 	if (mkdir(path, 0700))
-		return errno == EEXIST ? 0 : cli_fail("cannot make %s: %s", path, strerror(errno));
+		return errno == EEXIST ? 0 : cli_fail("cannot make %s: %s%s", path, strerror(errno), errno == ENOENT ? "; the folder above it must be there" : "");
 	if (pw && lchown(path, pw->pw_uid, pw->pw_gid))
 		return cli_fail("cannot give %s to %s: %s", path, pw->pw_name, strerror(errno));
 	return 0;

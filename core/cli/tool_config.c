@@ -216,8 +216,7 @@ static int names(const char *stage, const char *option, char *section, char *upp
 		return cli_fail("a name is too long");
 	snprintf(section, WIRE_OVERLAY_NAME_MAX + 1, "%s%s", prefix, stage);
 	snprintf(upper, WIRE_OVERLAY_NAME_MAX + 1, "%s", option);
-	for (char *z = section; *z; z++)
-		*z = *z >= 'A' && *z <= 'Z' ? (char)(*z + 32) : *z;
+	ascii_lower_z(section);
 	for (char *z = upper; *z; z++)
 		*z = *z >= 'a' && *z <= 'z' ? (char)(*z - 32) : *z;
 	return CLI_DONE;

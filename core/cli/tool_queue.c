@@ -36,6 +36,26 @@ int64_t queue_limit(const struct cli *c)
 
 /* --- list --- */
 
+void queue_row_why(struct json_object *row, struct buf *ret)
+{
+	/* what is held waits although nothing failed: that is said in the same place */
+	struct str error = cli_json_text(row, "last_error"), hold = cli_json_text(row, "hold");
+	struct json_object *held = NULL;
+	if (json_object_object_get_ex(row, "held", &held) && json_object_is_type(held, json_type_object)) {
+		int64_t rule = cli_json_int(held, "rule");
+		struct str why = cli_json_text(held, "reason");
+		char by[40] = "by hand";
+		if (rule)
+			snprintf(by, sizeof by, "by rule %" PRId64, rule);
+		buf_addf(ret, "held %s%s%.*s", by, why.n ? ": " : "", STR_ARG(why));
+		return;
+	}
+	buf_adds(ret, error.n || !hold.n         ? error :
+		str_eq(hold, STR("cap"))         ? STR("held: over a limit of its account") :
+		str_eq(hold, STR("sender"))      ? STR("held, as its sender asked") :
+						   hold);
+}
+
 static void row_cells(struct cli_table *t, struct json_object *row)
 {
 	char text[64];
@@ -62,22 +82,10 @@ static void row_cells(struct cli_table *t, struct json_object *row)
 		cli_table_cell(t, to);
 	cli_text_time(text, sizeof text, cli_json_text(row, "next_attempt_at"));
 	cli_table_cell(t, str_from(text));
-	/* what is held waits although nothing failed: that is said in the same place */
-	struct str error = cli_json_text(row, "last_error"), hold = cli_json_text(row, "hold");
-	struct json_object *held = NULL;
-	if (json_object_object_get_ex(row, "held", &held) && json_object_is_type(held, json_type_object)) {
-		int64_t rule = cli_json_int(held, "rule");
-		struct str why = cli_json_text(held, "reason");
-		char by[40] = "by hand";
-		if (rule)
-			snprintf(by, sizeof by, "by rule %" PRId64, rule);
-		cli_table_cellf(t, "held %s%s%.*s", by, why.n ? ": " : "", STR_ARG(why));
-		return;
-	}
-	cli_table_cell(t, error.n || !hold.n     ? error :
-		str_eq(hold, STR("cap"))         ? STR("held: over a limit of its account") :
-		str_eq(hold, STR("sender"))      ? STR("held, as its sender asked") :
-						   hold);
+	struct buf why = BUF_INIT(QUEUE_WHY_MAX);
+	queue_row_why(row, &why);
+	cli_table_cell(t, buf_str(&why));
+	buf_free(&why);
 }
 
 struct listing {

@@ -4,9 +4,21 @@
 
 enum { IDS_PER_REQUEST = 1000 };
 
+static bool dry_run(const struct cli *c)
+{
+	return c->args.set & CLI_BIT(CLI_DRY_RUN);
+}
+
+/* What else keeps a command from a message. */
+static const char *because(const char *cmd)
+{
+	return !strcmp(cmd, "queue.release") ? ", or not held" : !strcmp(cmd, "queue.hold") ? ", or held already, or given up (retry)" :
+	    !strcmp(cmd, "queue.retry") ? ", or due already, or held (release)" : "";
+}
+
 static int report(const struct cli *c, int64_t n, int64_t matched, const char *what)
 {
-	bool dry = c->args.set & CLI_BIT(CLI_DRY_RUN);
+	bool dry = dry_run(c);
 	if (c->json) {
 		printf("{\"count\":%" PRId64 ",\"matched\":%" PRId64 ",\"dry_run\":%s}\n", n, matched, dry ? "true" : "false");
 		return CLI_DONE;
@@ -24,7 +36,7 @@ static int64_t change(struct cli *c, const char *cmd, struct json_object *args, 
 {
 	if (to)
 		json_object_object_add(args, "to", json_object_new_string(to));
-	if (c->args.set & CLI_BIT(CLI_DRY_RUN))
+	if (dry_run(c))
 		json_object_object_add(args, "dry_run", json_object_new_boolean(true));
 	if (c->args.value[CLI_REASON])
 		json_object_object_add(args, "reason", json_object_new_string(c->args.value[CLI_REASON]));
@@ -54,8 +66,8 @@ static int change_ids(struct cli *c, const char *cmd, const char *const *ids, si
 	}
 	report(c, changed, changed, what);
 	if (changed < (int64_t)n)
-		return cli_fail("%" PRId64 " of %zu messages %s not %s: gone, or a worker has them right now, or they are held, or not held",
-		    (int64_t)n - changed, n, c->args.set & CLI_BIT(CLI_DRY_RUN) ? "would be" : "were", what);
+		return cli_fail("%" PRId64 " of %zu message%s %s not %s: gone, or a worker has them right now%s", (int64_t)n - changed, n,
+		    n == 1 ? "" : "s", dry_run(c) ? "would be" : (int64_t)n - changed == 1 ? "was" : "were", what, because(cmd));
 	return CLI_DONE;
 }
 

@@ -1,5 +1,6 @@
 /* mailq in the form that people and their scripts know, and -q: both through the control socket, which says who may. */
 #include "cli_internal.h"
+#include "tool_queue.h"
 #include "tool_sendmail.h"
 
 #include <inttypes.h>
@@ -54,22 +55,25 @@ static void show_row(struct mailq *q, struct json_object *row)
 {
 	struct json_object *rcpts = NULL;
 	int64_t id = cli_json_int(row, "id"), octets = q->n < SIZES_MAX ? size_of(q, id) : 0;
-	struct str status = cli_json_text(row, "status"), from = cli_json_text(row, "mail_from"), error = cli_json_text(row, "last_error");
+	struct str status = cli_json_text(row, "status"), from = cli_json_text(row, "mail_from");
+	struct buf why = BUF_INIT(QUEUE_WHY_MAX);
 	char name[32], when[64];
 	/* * at work, ! held or given up */
 	snprintf(name, sizeof name, "%" PRId64 "%s", id, str_eq(status, STR("running")) ? "*" :
-	    str_eq(status, STR("failed")) || str_eq(status, STR("timeout")) ? "!" : "");
+	    str_eq(status, STR("failed")) || str_eq(status, STR("timeout")) || cli_json_text(row, "hold").n ? "!" : "");
 	show_time(when, sizeof when, cli_json_text(row, "received_at"));
 	if (!q->n)
 		puts("-Queue ID-  --Size-- ----Arrival Time---- -Sender/Recipient-------");
 	printf("%-11s %8" PRId64 " %-20s ", name, octets, when);
 	cli_text_print(stdout, from.n ? from : STR("MAILER-DAEMON"));
 	putchar('\n');
-	if (error.n) {
+	queue_row_why(row, &why);
+	if (why.n) {
 		putchar('(');
-		cli_text_print(stdout, error);
+		cli_text_print(stdout, buf_str(&why));
 		puts(")");
 	}
+	buf_free(&why);
 	size_t n = json_object_object_get_ex(row, "rcpt_to", &rcpts) && json_object_is_type(rcpts, json_type_array) ? json_object_array_length(rcpts) : 0;
 	for (size_t i = 0; i < n; i++) {
 		const char *text = json_object_get_string(json_object_array_get_idx(rcpts, i));
@@ -131,7 +135,7 @@ int sendmail_flush(const struct sendmail_site *site, bool verbose)
 	json_object_object_add(args, "status", json_object_new_string("paused"));
 	struct json_object *o = cli_ask(&c, "queue.retry", args, CLI_ANSWER_MS, false);
 	if (o && verbose)
-		printf("%s: %" PRId64 " messages are tried now\n", site->program, cli_json_int(o, "count"));
+		printf("%s: %" PRId64 " message%s tried now\n", site->program, cli_json_int(o, "count"), cli_json_int(o, "count") == 1 ? " is" : "s are");
 	int r = o ? EX_OK : why_not(&c);
 	json_object_put(o);
 	cli_client_close(&c);

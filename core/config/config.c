@@ -86,9 +86,7 @@ struct config_section *config_section_add(struct config *c, struct str name, con
 	char *z = str_dupz(name);
 	if (!z)
 		return NULL;
-	for (char *q = z; *q; q++)
-		if (*q >= 'A' && *q <= 'Z')
-			*q |= 0x20;
+	ascii_lower_z(z);
 	c->s[c->n] = (struct config_section){ .name = z, .file = file, .line = line };
 	return &c->s[c->n++];
 }

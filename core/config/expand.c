@@ -26,7 +26,7 @@ static void wrong(const struct expand *x, const char *fmt, struct str what)
 
 static bool name_octet(char c)
 {
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+	return ascii_is_alnum(c) || c == '_';
 }
 
 static int variable(const struct expand *x, struct str name, const struct str *fallback, struct buf *out, unsigned depth)

@@ -46,8 +46,7 @@ const char *config_section_name_wrong(struct str name)
 		return "the section's name is too long";
 	for (size_t i = 0; i < name.n; i++) {
 		char c = name.p[i];
-		if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
-			c == '.'))
+		if (!(ascii_is_alnum(c) || c == '-' || c == '_' || c == '.'))
 			return "a section's name is made of letters, digits, '-', '_' and '.'";
 	}
 	return NULL;

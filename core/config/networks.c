@@ -147,7 +147,7 @@ int config_domain_fold(struct str domain, char *out, size_t size)
 	for (size_t i = 0; good && i < domain.n; i++) {
 		char c = domain.p[i];
 		good = c > ' ' && c != 127;
-		out[i] = c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
+		out[i] = ascii_lower(c);
 	}
 	if (good)
 		out[domain.n] = 0;

@@ -68,9 +68,7 @@ void module_info_free(struct module_info *m)
 void schema_value_fold(const struct pepsi_option *o, char *value)
 {
 	if (o->type == PEPSI_OPT_CHOICE || o->type == PEPSI_OPT_STAGE)
-		for (; *value; value++)
-			if (*value >= 'A' && *value <= 'Z')
-				*value |= 0x20;
+		ascii_lower_z(value);
 }
 
 /* The flags of our tables; what a module wrote into the same bits means nothing. */

@@ -23,6 +23,7 @@
 enum {
 	STOP_GRACE_US = 40 * 1000 * 1000,
 	CLUSTER_STOP_US = 20 * 1000 * 1000,
+	TIMED_MS = 50,                /* between looks at the clock, while something is due at a time */
 	REACTOR_AT_ONCE = 3,          /* deaths in ten seconds that are answered at once; then one start a second */
 	REACTOR_WINDOW_US = 60 * 1000 * 1000,
 };
@@ -355,27 +356,20 @@ static int take_lock(struct spawner *s)
 	return -1;
 }
 
-int spawner_run(const struct boot *b, struct buf *blob, struct table *t)
+static void say_accounts(const struct table *t)
 {
-	static struct spawner s;
-	char err[300];
-	sigset_t mask;
-
-	s = (struct spawner){ .boot = b, .blob = blob, .t = t, .channel = -1, .lock = -1, .configuring = { .fd = -1 } };
-	services_begin(s.service, t);
-	spawner_name("pepsid");
 	if (geteuid() != 0)
 		log_warn(NULL, "event=one-account account=%s hint=\"not started as root: all parts run as one account, without "
 			       "separation from each other\"", t->reactor.name);
 	else if (strcmp(t->reactor.name, "pepsi-reactor"))
 		log_warn(NULL, "event=few-accounts reactor=%s cluster=%s hint=\"the accounts pepsi-reactor and pepsi do not both exist; "
 			       "contrib/accounts makes them\"", t->reactor.name, t->cluster.name);
-	if (boot_state_dir(t) || take_lock(&s))
-		return 1;
-	pickup_begin(&s.pickup, t);
-	if (config_locate_note(b->config_path, t->state_dir))
-		log_warn(NULL, "event=no-note reason=%s hint=\"the tools find this pepsid with --state only\"", log_qz(strerror(errno)));
+}
 
+/* The signals of this process come by a descriptor. It, or -1. */
+static int take_signals(void)
+{
+	sigset_t mask;
 	sigemptyset(&mask);
 	sigaddset(&mask, SIGTERM);
 	sigaddset(&mask, SIGINT);
@@ -383,58 +377,87 @@ int spawner_run(const struct boot *b, struct buf *blob, struct table *t)
 	sigaddset(&mask, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &mask, NULL);
 	signal(SIGPIPE, SIG_IGN);
-	s.signals = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
-	if (s.signals < 0)
+	return signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+/* The cluster is begun, or, where the database is another's, the schema is due. 0 or -1 (logged). */
+static int begin_database(struct spawner *s)
+{
+	char err[300];
+	if (!s->t->embedded) {
+		s->schema_at = 1;
+		return 0;
+	}
+	if (cluster_paths_set(&s->paths, s->t->state_dir, err, sizeof err)) {
+		log_error(NULL, "event=cluster-paths reason=%s", log_qz(err));
+		return -1;
+	}
+	s->prepare = boot_prepare_cluster(s->t, &s->paths);
+	return s->prepare < 0 ? -1 : 0;
+}
+
+static void on_channel(struct spawner *s)
+{
+	struct channel_msg m;
+	int fd, r = 0;
+	while (s->channel >= 0 && (r = channel_recv(s->channel, &m, &fd)) > 0) {
+		if (fd >= 0)
+			close(fd);
+		reactor_message(s, &m);
+	}
+	if (r < 0 && s->reactor) { /* it let go of us: whatever it still does, it is no reactor any more */
+		kill(s->reactor, SIGKILL);
+		close(s->channel);
+		s->channel = -1;
+	}
+}
+
+/* Does what is due, waits for the next thing, sees to it. False: it is over. */
+static bool turn(struct spawner *s)
+{
+	enum { SIGNALS, CHANNEL, PICKUP, CONFIGURING, N };
+	int64_t now = clock_mono_us();
+	start_due(s, now);
+	if (s->stopping && stop_step(s, now))
+		return false;
+	struct pollfd p[N] = { [SIGNALS] = { .fd = s->signals, .events = POLLIN }, [CHANNEL] = { .fd = s->channel, .events = POLLIN },
+		[PICKUP] = { .fd = s->pickup.watch, .events = POLLIN }, [CONFIGURING] = { .fd = s->configuring.fd, .events = POLLIN } };
+	bool timed = s->stopping || s->reactor_at || s->postgres_at || s->schema_at || s->signin.at || services_timed(s->service);
+	if (poll(p, N, timed ? TIMED_MS : pickup_wait(&s->pickup, now)) < 0 && errno != EINTR)
+		return false;
+	if (p[PICKUP].revents)
+		pickup_event(&s->pickup);
+	if (p[SIGNALS].revents)
+		on_signals(s);
+	on_channel(s);
+	if (p[CONFIGURING].revents)
+		boot_configure_read(&s->configuring);
+	if (s->configured && s->configuring.fd < 0 && !s->stopping)
+		end_reload(s);
+	if (s->reload_asked && !s->stopping && !s->configured && !s->configuring.pid && s->configuring.fd < 0) {
+		s->reload_asked = false;
+		begin_reload(s);
+	}
+	return true;
+}
+
+int spawner_run(const struct boot *b, struct buf *blob, struct table *t)
+{
+	static struct spawner s;
+	s = (struct spawner){ .boot = b, .blob = blob, .t = t, .channel = -1, .lock = -1, .configuring = { .fd = -1 } };
+	services_begin(s.service, t);
+	spawner_name("pepsid");
+	say_accounts(t);
+	if (boot_state_dir(t) || take_lock(&s))
 		return 1;
-
-	if (t->embedded) {
-		if (cluster_paths_set(&s.paths, t->state_dir, err, sizeof err)) {
-			log_error(NULL, "event=cluster-paths reason=%s", log_qz(err));
-			return 1;
-		}
-		s.prepare = boot_prepare_cluster(t, &s.paths);
-		if (s.prepare < 0)
-			return 1;
-	} else {
-		s.schema_at = 1;
-	}
-
-	for (;;) {
-		int64_t now = clock_mono_us();
-		struct pollfd p[4] = { { .fd = s.signals, .events = POLLIN }, { .fd = s.channel, .events = POLLIN },
-			{ .fd = s.pickup.watch, .events = POLLIN }, { .fd = s.configuring.fd, .events = POLLIN } };
-		start_due(&s, now);
-		if (s.stopping && stop_step(&s, now))
-			break;
-		bool timed = s.stopping || s.reactor_at || s.postgres_at || s.schema_at || s.signin.at || services_timed(s.service);
-		p[1].fd = s.channel;
-		if (poll(p, 4, timed ? 50 : pickup_wait(&s.pickup, now)) < 0 && errno != EINTR)
-			break;
-		if (p[2].revents)
-			pickup_event(&s.pickup);
-		if (p[0].revents)
-			on_signals(&s);
-		struct channel_msg m;
-		int fd, r = 0;
-		while (s.channel >= 0 && (r = channel_recv(s.channel, &m, &fd)) > 0) {
-			if (fd >= 0)
-				close(fd);
-			reactor_message(&s, &m);
-		}
-		if (r < 0 && s.reactor) { /* it let go of us: whatever it still does, it is no reactor any more */
-			kill(s.reactor, SIGKILL);
-			close(s.channel);
-			s.channel = -1;
-		}
-		if (p[3].revents)
-			boot_configure_read(&s.configuring);
-		if (s.configured && s.configuring.fd < 0 && !s.stopping)
-			end_reload(&s);
-		if (s.reload_asked && !s.stopping && !s.configured && !s.configuring.pid && s.configuring.fd < 0) {
-			s.reload_asked = false;
-			begin_reload(&s);
-		}
-	}
+	pickup_begin(&s.pickup, t);
+	if (config_locate_note(b->config_path, t->state_dir))
+		log_warn(NULL, "event=no-note reason=%s hint=\"the tools find this pepsid with --state only\"", log_qz(strerror(errno)));
+	s.signals = take_signals();
+	if (s.signals < 0 || begin_database(&s))
+		return 1;
+	while (turn(&s))
+		;
 	config_locate_forget(b->config_path, t->state_dir);
 	log_info(NULL, "event=stopped status=%d", s.status);
 	return s.status;

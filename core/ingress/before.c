@@ -192,8 +192,7 @@ static void go_to(struct before_job *job, struct str stage)
 		}
 	job->at = t->n_before;
 	snprintf(m->stage, sizeof m->stage, "%.*s", STR_ARG(stage));
-	for (char *p = m->stage; *p; p++) /* as all names of stages are */
-		*p = *p >= 'A' && *p <= 'Z' ? (char)(*p + 32) : *p;
+	ascii_lower_z(m->stage); /* as all names of stages are */
 }
 
 static void refuse(struct before_job *job, const struct wire_verdict *v)

@@ -75,8 +75,7 @@ static void list_stages(struct before *b, const char *words, struct str prefix)
 		if (!word.n || word.n >= sizeof name)
 			continue; /* the check of the configuration has refused it */
 		snprintf(name, sizeof name, "%.*s", STR_ARG(word));
-		for (char *z = name; *z; z++)
-			*z = *z >= 'A' && *z <= 'Z' ? (char)(*z + 32) : *z;
+		ascii_lower_z(name);
 		if ((p = before_pool_find(b, name)))
 			p->listed = true;
 	}

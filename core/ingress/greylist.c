@@ -64,11 +64,11 @@ void greylist_hash(const struct net_addr *from, struct str sender, struct str rc
 				in[n++] = '#';
 			continue;
 		}
-		in[n++] = c >= 'A' && c <= 'Z' ? (unsigned char)(c | 0x20) : c;
+		in[n++] = (unsigned char)ascii_lower((char)c);
 	}
 	in[n++] = 0;
 	for (size_t i = 0; i < rcpt.n && n < HASHED_MAX; i++)
-		in[n++] = rcpt.p[i] >= 'A' && rcpt.p[i] <= 'Z' ? (unsigned char)(rcpt.p[i] | 0x20) : (unsigned char)rcpt.p[i];
+		in[n++] = (unsigned char)ascii_lower(rcpt.p[i]);
 	if (EVP_Digest(in, n, md, NULL, EVP_sha256(), NULL) != 1)
 		memset(md, 0, sizeof md);
 	memcpy(ret->triplet, md, sizeof ret->triplet);

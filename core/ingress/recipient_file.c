@@ -131,7 +131,7 @@ static int take(struct recipient_file *f, const char *p, size_t n)
 		} else if (r->name_n == sizeof r->name) {
 			r->too_long = r->word_over = true;
 		} else {
-			r->name[r->name_n++] = c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
+			r->name[r->name_n++] = ascii_lower(c);
 		}
 	}
 	return 0;

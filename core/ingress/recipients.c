@@ -80,8 +80,8 @@ static int take_stage(struct domain_sources *d, struct str word)
 {
 	free(d->stage);
 	d->stage = str_dupz(str_skip(word, sizeof RECIPIENTS_STAGE - 1));
-	for (char *z = d->stage; z && *z; z++) /* as all names of stages are */
-		*z = *z >= 'A' && *z <= 'Z' ? (char)(*z + 32) : *z;
+	if (d->stage) /* as all names of stages are */
+		ascii_lower_z(d->stage);
 	return d->stage ? 0 : -1;
 }
 
@@ -229,7 +229,7 @@ static int fold(struct folded *f, struct str local, struct str domain)
 	if (!local.n || local.n > LOCAL_ROOM || config_domain_fold(domain, f->domain, sizeof f->domain))
 		return -1;
 	for (size_t i = 0; i < local.n; i++)
-		f->name[i] = local.p[i] >= 'A' && local.p[i] <= 'Z' ? (char)(local.p[i] | 0x20) : local.p[i];
+		f->name[i] = ascii_lower(local.p[i]);
 	f->local_n = local.n;
 	f->base_n = 0;
 	snprintf(f->name + local.n, sizeof f->name - local.n, "@%s", f->domain);

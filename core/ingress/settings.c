@@ -210,7 +210,7 @@ static void read_protocol(struct terms *t, const struct config *c)
 	t->remove_bcc = config_int(c, t->section, "REMOVE_BCC");
 	t->auth_text = strdup(auth ? auth : t->need_auth ? "plain login scram-sha-256 scram-sha-256-plus" : "");
 	for (char *p = t->auth_text; p && *p; p++)
-		*p = *p >= 'A' && *p <= 'Z' ? (char)(*p + 32) : *p == ',' || *p == '\t' ? ' ' : *p;
+		*p = *p == ',' || *p == '\t' ? ' ' : ascii_lower(*p);
 	t->auth = t->auth_text;
 	const char *backends = config_str(c, t->section, "BACKENDS");
 	t->backends = strdup(backends ? backends : "");
@@ -232,8 +232,7 @@ static int read_before(struct terms *t, const struct config *c)
 		char *name = str_dupz(word);
 		if (!name)
 			return -1;
-		for (char *p = name; *p; p++)
-			*p = *p >= 'A' && *p <= 'Z' ? (char)(*p + 32) : *p;
+		ascii_lower_z(name);
 		t->before[t->n_before++] = name;
 	}
 	t->before_us = config_int(c, t->section, "BEFORE_ACCEPT_TIMEOUT") * INT64_C(1000000);

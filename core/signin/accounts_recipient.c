@@ -54,8 +54,7 @@ static bool take_recipient(struct peer *p, struct str s)
 		return false;
 	}
 	snprintf(p->name, sizeof p->name, "%.*s@%s", STR_ARG(a.local), domain);
-	for (char *c = p->name; *c; c++)
-		*c = *c >= 'A' && *c <= 'Z' ? (char)(*c + 32) : *c;
+	ascii_lower_z(p->name);
 	return true;
 }
 

@@ -122,7 +122,7 @@ static const char *take_sender(struct buf *kept, struct str s, struct str *ret)
 		buf_adds(kept, a.local);
 		buf_addc(kept, '@');
 		for (size_t i = 0; i < a.domain.n; i++)
-			buf_addc(kept, a.domain.p[i] >= 'A' && a.domain.p[i] <= 'Z' ? (char)(a.domain.p[i] + 32) : a.domain.p[i]);
+			buf_addc(kept, ascii_lower(a.domain.p[i]));
 	}
 	*ret = str_n(kept->p + at, kept->n - at);
 	return kept->failed ? "too long" : NULL;

@@ -121,7 +121,7 @@ static void form_value(struct buf *out, struct str s)
 {
 	for (size_t i = 0; i < s.n; i++) {
 		unsigned char c = (unsigned char)s.p[i];
-		if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.')
+		if (ascii_is_alnum(c) || c == '-' || c == '_' || c == '.')
 			buf_addc(out, (char)c);
 		else
 			buf_addf(out, "%%%02X", c);

@@ -90,8 +90,7 @@ static int canonical(struct buf *out, struct str spec, const char *host)
 	r = r || smtp_address_canonical(&parsed, out) ? -1 : 0;
 	/* the domain, where case means nothing (RFC 5321 §2.4) */
 	for (size_t i = out->n; !r && !parsed.literal && i > before && out->p[i - 1] != '@'; i--)
-		if (out->p[i - 1] >= 'A' && out->p[i - 1] <= 'Z')
-			out->p[i - 1] = (char)(out->p[i - 1] + 32);
+		out->p[i - 1] = ascii_lower(out->p[i - 1]);
 	buf_free(&full);
 	return r;
 }

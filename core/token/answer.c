@@ -63,8 +63,21 @@ static void wipe(struct json_object *o, const char *key)
 		OPENSSL_cleanse((char *)(uintptr_t)s.p, s.n);
 }
 
+/* RFC 6749 §5.2, for who sees such a code for the first time and no words with it. */
+static struct str meaning(struct str code)
+{
+	return str_eq(code, STR("invalid_client"))    ? STR("the provider does not know the application, or its secret is another one (CLIENT_ID, CLIENT_SECRET)") :
+	    str_eq(code, STR("invalid_grant"))        ? STR("the provider does not take the refresh token, or the code: expired, revoked, or given to another application") :
+	    str_eq(code, STR("unauthorized_client"))  ? STR("the provider does not let the application do this: look at its registration there") :
+	    str_eq(code, STR("invalid_scope"))        ? STR("the provider does not give what SCOPE asks for") :
+	    str_eq(code, STR("interaction_required")) || str_eq(code, STR("login_required")) ? STR("somebody must sign in again: pepsi token sign-in") :
+							STR_NULL;
+}
+
 static void put_error(char out[TOKEN_ERROR_MAX + 1], struct str code, struct str words, long status)
 {
+	if (!words.n)
+		words = meaning(code);
 	int n = snprintf(out, TOKEN_ERROR_MAX + 1, "%.*s%s%.*s", STR_ARG(code), code.n && words.n ? ": " : "", STR_ARG(words));
 	if (n == 0)
 		snprintf(out, TOKEN_ERROR_MAX + 1, "the provider answers with HTTP status %ld", status);

@@ -19,7 +19,7 @@ bool token_name_ok(const char *name)
 	size_t n = strlen(name);
 	for (size_t i = 0; i < n; i++) {
 		char c = name[i];
-		if (!((c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '-' || c == '_' || (c == '.' && i)))
+		if (!(ascii_is_alnum(c) || c == '-' || c == '_' || (c == '.' && i)))
 			return false;
 	}
 	return n && n <= TOKEN_NAME_MAX;

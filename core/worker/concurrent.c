@@ -2,6 +2,7 @@
 #include "concurrent.h"
 
 #include "base/clock.h"
+#include "misuse.h"
 #include "resolve.h"
 #include "steer.h"
 
@@ -9,7 +10,6 @@
 #include <stdlib.h>
 
 enum {
-	MISUSES_MAX = 200,      /* said in the log; a module that does it wrong does so often */
 	/* After so many callbacks, or so long, the loop looks again at what has come meanwhile: the host's own turn comes first. */
 	CALLBACKS_MAX = 64,
 	CALLBACKS_US = 20 * 1000,
@@ -108,16 +108,10 @@ size_t concurrent_pending(const struct concurrent *c)
 
 void concurrent_misuse(const char *fmt, ...)
 {
-	static unsigned said;
-	char text[300];
 	va_list ap;
-	if (said++ >= MISUSES_MAX)
-		return;
 	va_start(ap, fmt);
-	vsnprintf(text, sizeof text, fmt, ap);
+	misuse_vsay("program", here ? here->env->mod->stage.name : "-", fmt, ap);
 	va_end(ap);
-	log_error(NULL, "event=misuse program=%s error=%s%s", here ? here->env->mod->stage.name : "-", log_qz(text),
-	    said == MISUSES_MAX ? " hint=\"no more of this is said\"" : "");
 }
 
 bool concurrent_alive(const struct pepsi_msg *m)

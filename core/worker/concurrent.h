@@ -72,7 +72,7 @@ struct concurrent *concurrent_here(void);
 void concurrent_host(struct pepsi_host *h);
 /* The table for the module's hooks; valid until concurrent_free(). */
 const struct pepsi_host *concurrent_table(void);
-/* Tells the module's author, in the log; at most some hundred times a process. */
+/* Tells the author of the module, in the log (misuse.h). */
 void concurrent_misuse(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* May host functions be called for it? */
 bool concurrent_alive(const struct pepsi_msg *m);

@@ -4,9 +4,9 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "misuse.h"
 #include "proto/wire/wire.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
@@ -16,7 +16,6 @@
 enum {
 	DATAGRAM_MAX = 60 * 1024, /* the dispatcher reads 64 KiB at once */
 	DATAGRAMS_MAX = 4,        /* in one go; what is left comes a second later */
-	MISUSES_MAX = 20,
 };
 
 struct measured {
@@ -33,20 +32,6 @@ static int64_t told_at, report_at;
 
 _Static_assert((int)PEPSI_METRIC_COUNTER == METRICS_COUNTER && (int)PEPSI_METRIC_GAUGE == METRICS_GAUGE && (int)PEPSI_METRIC_TIMING == METRICS_TIMING,
     "the kinds of the ABI are those of proto/metrics");
-
-static void complain(const char *stage, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void complain(const char *stage, const char *fmt, ...)
-{
-	static unsigned said;
-	char text[300];
-	va_list ap;
-	if (said++ >= MISUSES_MAX)
-		return;
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof text, fmt, ap);
-	va_end(ap);
-	log_error(NULL, "event=misuse stage=%s error=%s%s", stage, log_qz(text), said == MISUSES_MAX ? " hint=\"no more of this is said\"" : "");
-}
 
 static struct measured *find(const char *stage)
 {
@@ -80,7 +65,7 @@ struct pepsi_metric *host_metric(const struct pepsi_conf *conf, uint32_t type, c
 	struct measured *x = of(conf->stage);
 	struct str n = str_from(name), l = str_from(label), h = str_from(help);
 	if (!metrics_help_ok(h)) { /* numbers without an explanation are better than none */
-		complain(conf->stage, "metric(): the help of %.60s is longer than %d octets, or no plain ASCII without quotes and backslashes", name ? name : "",
+		misuse_say("stage", conf->stage, "metric(): the help of %.60s is longer than %d octets, or no plain ASCII without quotes and backslashes", name ? name : "",
 		    METRICS_HELP_MAX);
 		h = STR_NULL;
 	}
@@ -88,15 +73,15 @@ struct pepsi_metric *host_metric(const struct pepsi_conf *conf, uint32_t type, c
 	if (m || !x)
 		return (struct pepsi_metric *)(void *)m;
 	if (type < METRICS_COUNTER || type > METRICS_TIMING)
-		complain(conf->stage, "metric(): there is no type %u", type);
+		misuse_say("stage", conf->stage, "metric(): there is no type %u", type);
 	else if (!metrics_name_ok(n))
-		complain(conf->stage, "metric(): the name \"%.60s\" is not allowed: 2 to %d of a-z and _, not ending in _total, _seconds, _bucket, _sum or _count",
+		misuse_say("stage", conf->stage, "metric(): the name \"%.60s\" is not allowed: 2 to %d of a-z and _, not ending in _total, _seconds, _bucket, _sum or _count",
 		    name ? name : "", METRICS_NAME_MAX);
 	else if (l.n && !metrics_label_ok(l))
-		complain(conf->stage, "metric(): the label \"%.60s\" of %s is not allowed: up to %d of a-z and _, not stage, le, quantile, job or instance", label,
+		misuse_say("stage", conf->stage, "metric(): the label \"%.60s\" of %s is not allowed: up to %d of a-z and _, not stage, le, quantile, job or instance", label,
 		    name, METRICS_LABEL_MAX);
 	else
-		complain(conf->stage, "metric(): %s is one too many, a stage has %d", name, METRICS_MAX);
+		misuse_say("stage", conf->stage, "metric(): %s is one too many, a stage has %d", name, METRICS_MAX);
 	return NULL;
 }
 
@@ -106,7 +91,7 @@ void host_measure(struct pepsi_metric *handle, const char *value, int64_t n)
 	if (!m) /* it was complained about when it was not defined */
 		return;
 	if (n < 0 && m->kind != METRICS_GAUGE)
-		complain("-", "measure(): %s cannot become less", m->name);
+		misuse_say("stage", "-", "measure(): %s cannot become less", m->name);
 	else
 		metrics_measure(m, value, n);
 }
@@ -117,7 +102,7 @@ int32_t host_status_report(const struct pepsi_conf *conf, const char *json)
 	struct str text = str_from(json ? json : "{}");
 	const char *fault = text.n > WIRE_REPORT_MAX ? "it is too long" : json_object_fault(text);
 	if (fault) {
-		complain(conf->stage, "status_report(): %s", fault);
+		misuse_say("stage", conf->stage, "status_report(): %s", fault);
 		return PEPSI_MISUSE;
 	}
 	if (!x)

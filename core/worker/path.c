@@ -12,7 +12,7 @@ static bool is_name(struct str s)
 		return false;
 	for (size_t i = 0; i < s.n; i++) {
 		char c = s.p[i];
-		if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.'))
+		if (!(ascii_is_alnum(c) || c == '-' || c == '_' || c == '.'))
 			return false;
 	}
 	return true;

@@ -65,7 +65,7 @@ int hop_token_read(const char *path, struct buf *token, int64_t *ret_expires, st
 	struct stat st;
 	int r = -1, fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0) {
-		buf_addf(why, "%s: %s", path, strerror(errno));
+		buf_addf(why, "there is no access token to sign in with: %s: %s", path, strerror(errno));
 		return -1;
 	}
 	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size < HOP_TOKEN_FILE_MAX && buf_room(&text, (size_t)st.st_size + 1)) {

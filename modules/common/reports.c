@@ -18,6 +18,7 @@ int reports_open(struct reports *r, const struct pepsi_host *host, const struct 
 	r->keep_s = host->conf_int(conf, "KEEP");
 	r->most = host->conf_int(conf, "MAX_REPORTS");
 	r->mute_days = (host->conf_int(conf, "MUTE") + 86399) / 86400;
+	r->conf = conf;
 	r->host = host;
 	r->seen = count_new(host, conf, PEPSI_METRIC_COUNTER, "reports", "result", "stored duplicate full refused foreign notice single other away",
 	    "Messages: kept, known, too many, unreadable, foreign, one of ours back, of one failure, no report, later.");
@@ -34,7 +35,7 @@ void reports_close(struct reports *r)
 	free(r->domains);
 }
 
-void reports_check(const struct pepsi_host *host, const struct pepsi_conf *conf, struct pepsi_report *report)
+int32_t reports_check(const struct pepsi_host *host, const struct pepsi_conf *conf, struct pepsi_report *report)
 {
 	const char *own = host->conf_str(conf, "DOMAINS"), *local = host->conf_global(conf, "pepsi", "LOCAL_DOMAINS");
 	struct str rest = str_from(own ? own : ""), word;
@@ -43,6 +44,7 @@ void reports_check(const struct pepsi_host *host, const struct pepsi_conf *conf,
 	while (str_word(&rest, " \t,", &word))
 		if (!str_eq(word, STR("*")) && smtp_domain_check(str_starts(word, STR("*.")) ? str_skip(word, 2) : word, true))
 			fault(host, report, "DOMAINS", "\"%.*s\" is no domain", STR_ARG(word));
+	return PEPSI_OK;
 }
 
 bool reports_ours(const struct reports *r, struct str domain)
@@ -91,7 +93,17 @@ enum keep reports_ask(PGconn *db, const char *sql, int n, const char *const *val
 	return k;
 }
 
-enum keep reports_came_back(PGconn *db, const char *sql, const char *id, unsigned nth, int64_t days, char *address, size_t size, struct buf *why)
+int32_t reports_kept(const struct reports *r, const struct pepsi_host *host, struct pepsi_msg *msg, enum keep k, const char *word, const char *what,
+    struct buf *why)
+{
+	if (k != KEEP_OK)
+		say(host, msg, PEPSI_LOG_WARN, "%s not stored: %s", what, buf_z(why));
+	reports_count(r, k == KEEP_OK ? word : k == KEEP_AWAY ? "away" : "refused");
+	return k == KEEP_OK ? host->finish(msg) : k == KEEP_REFUSED ? reports_leave(host, msg) : PEPSI_RETRY;
+}
+
+/* A report came back. address: who is muted now; "": nobody, there is no such report. */
+static enum keep came_back(PGconn *db, const char *sql, const char *id, unsigned nth, int64_t days, char *address, size_t size, struct buf *why)
 {
 	char n[16], d[24];
 	const char *values[3] = { id, n, d };
@@ -100,8 +112,8 @@ enum keep reports_came_back(PGconn *db, const char *sql, const char *id, unsigne
 	return reports_ask(db, sql, 3, values, address, size, why);
 }
 
-int32_t reports_notice(const struct reports *r, const struct pepsi_host *host, const struct pepsi_conf *conf, struct pepsi_msg *msg, const struct report_mail_read *m,
-    const char *sql, const char *what)
+int32_t reports_notice(const struct reports *r, const struct pepsi_host *host, struct pepsi_msg *msg, const struct report_mail_read *m, const char *sql,
+    const char *what)
 {
 	struct buf why = BUF_INIT(1000);
 	char address[330] = "";
@@ -109,7 +121,7 @@ int32_t reports_notice(const struct reports *r, const struct pepsi_host *host, c
 		say(host, msg, PEPSI_LOG_INFO, "a notice of failure, but for no report");
 		return reports_leave(host, msg);
 	}
-	enum keep k = reports_came_back(host->database(conf), sql, m->id, m->nth, r->mute_days, address, sizeof address, &why);
+	enum keep k = came_back(host->database(r->conf), sql, m->id, m->nth, r->mute_days, address, sizeof address, &why);
 	int32_t rc = PEPSI_RETRY;
 	if (k == KEEP_OK && *address)
 		say(host, msg, PEPSI_LOG_WARN, "%s came back: report=%s address=%s muted_days=%lld", what, m->id, log_address(str_from(address)), (long long)r->mute_days);

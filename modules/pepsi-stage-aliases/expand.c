@@ -49,15 +49,6 @@ bool alias_local(const char *local_domains, struct str domain)
 	return false;
 }
 
-static struct str lower(struct arena *a, struct str s)
-{
-	char *z = arena_strz(a, s);
-	for (size_t i = 0; z && i < s.n; i++)
-		if (z[i] >= 'A' && z[i] <= 'Z')
-			z[i] = (char)(z[i] + 32);
-	return str_n(z, z ? s.n : 0);
-}
-
 /* How much of a local part of n octets stands before its detail; n where it has none. */
 static size_t base_of(const struct work *w, struct str addr, size_t n)
 {
@@ -73,7 +64,7 @@ static size_t base_of(const struct work *w, struct str addr, size_t n)
  * its whole domain. */
 static size_t names_of(const struct work *w, struct str addr, struct str names[NAMES_MAX])
 {
-	struct str low = lower(w->a, addr), d = domain_of(low);
+	struct str low = arena_lower(w->a, addr), d = domain_of(low);
 	size_t n = 0, local = d.n ? low.n - d.n - 1 : low.n;
 	if (!low.p)
 		return 0;
@@ -98,7 +89,7 @@ static int set_add(struct set *set, struct arena *a, struct str addr, size_t ori
 	uint64_t h = UINT64_C(14695981039346656037) + origin;
 	for (size_t i = 0; i < addr.n; i++) {
 		char c = addr.p[i];
-		h = (h ^ (unsigned char)(c >= 'A' && c <= 'Z' ? c + 32 : c)) * UINT64_C(1099511628211);
+		h = (h ^ (unsigned char)ascii_lower(c)) * UINT64_C(1099511628211);
 	}
 	struct known *first = map_get(&set->m, h);
 	for (const struct known *k = first; k; k = k->next)

@@ -52,15 +52,6 @@ const char *alias_target_wrong(struct str t)
 	return NULL;
 }
 
-static struct str lower(struct arena *a, struct str s)
-{
-	char *z = arena_strz(a, s);
-	for (size_t i = 0; z && i < s.n; i++)
-		if (z[i] >= 'A' && z[i] <= 'Z')
-			z[i] = (char)(z[i] + 32);
-	return str_n(z, z ? s.n : 0);
-}
-
 /* One logical line. 0, -1: memory. */
 static int take(struct alias_file *f, struct str line, unsigned at, alias_fault_fn fn, void *arg)
 {
@@ -95,7 +86,7 @@ static int take(struct alias_file *f, struct str line, unsigned at, alias_fault_
 		if (word.n && !(e->targets[e->n++] = arena_str(f->a, word)).p)
 			return -1;
 	}
-	e->name = lower(f->a, name);
+	e->name = arena_lower(f->a, name);
 	if (!e->name.p)
 		return -1;
 	if (find(f, e->name)) {

@@ -13,7 +13,6 @@
 enum { ATTACHMENT_MAX = 16 << 20 }; /* packed */
 
 struct stage {
-	const struct pepsi_conf *conf;
 	struct reports reports;
 	int64_t most_failures;
 };
@@ -31,7 +30,6 @@ static int32_t start(const struct pepsi_host *host, const struct pepsi_conf *con
 		free(s);
 		return PEPSI_RETRY;
 	}
-	s->conf = conf;
 	s->most_failures = host->conf_int(conf, "MAX_FAILURES");
 	*ret_worker = s;
 	return PEPSI_OK;
@@ -44,30 +42,17 @@ static void stop(void *worker)
 	free(s);
 }
 
-static int32_t check(const struct pepsi_host *host, const struct pepsi_conf *conf, struct pepsi_report *report)
-{
-	reports_check(host, conf, report);
-	return PEPSI_OK;
-}
-
 static int32_t keep(const struct stage *s, const struct pepsi_host *host, struct pepsi_msg *msg, const struct report *r, const char *from)
 {
 	const struct keep_terms t = { .mail_domain = from, .verified = reports_verified(host, msg), .keep_s = s->reports.keep_s, .most = s->reports.most };
 	struct buf why = BUF_INIT(1000);
 	char word[32] = "";
-	enum keep k = keep_report(host->database(s->conf), r, &t, word, sizeof word, &why);
-	int32_t rc = PEPSI_RETRY;
+	enum keep k = keep_report(host->database(s->reports.conf), r, &t, word, sizeof word, &why);
 	if (k == KEEP_OK)
 		say(host, msg, str_eq(str_from(word), STR("full")) ? PEPSI_LOG_WARN : PEPSI_LOG_INFO,
 		    "dmarc report %s domain=%.*s org=%s report=%s from=%s verified=%d rows=%zu bad=%zu cut=%zu", word, STR_ARG(r->policy.domain),
 		    log_q(r->org), log_q(r->id), *from ? from : "?", t.verified, r->n_rows, r->rows_bad, r->rows_cut);
-	else
-		say(host, msg, PEPSI_LOG_WARN, "dmarc report not stored: %s", buf_z(&why));
-	reports_count(&s->reports, k == KEEP_OK ? word : k == KEEP_AWAY ? "away" : "refused");
-	if (k == KEEP_OK)
-		rc = host->finish(msg);
-	else if (k == KEEP_REFUSED)
-		rc = reports_leave(host, msg);
+	int32_t rc = reports_kept(&s->reports, host, msg, k, word, "dmarc report", &why);
 	buf_free(&why);
 	return rc;
 }
@@ -120,7 +105,7 @@ static int32_t keep_single(const struct stage *s, const struct pepsi_host *host,
 	char word[32] = "";
 	if (r->kind != ARF_AUTH_FAILURE || !s->most_failures || !domain.n)
 		return PEPSI_OK;
-	enum keep k = keep_failure(host->database(s->conf), r, domain, &t, word, sizeof word, &why);
+	enum keep k = keep_failure(host->database(s->reports.conf), r, domain, &t, word, sizeof word, &why);
 	if (k == KEEP_OK)
 		say(host, msg, str_eq(str_from(word), STR("full")) ? PEPSI_LOG_WARN : PEPSI_LOG_INFO, "failure report %s domain=%.*s from=%s verified=%d", word, STR_ARG(domain),
 		    *from ? from : "?", t.verified);
@@ -166,7 +151,7 @@ static int32_t process(void *worker, const struct pepsi_host *host, struct pepsi
 		break;
 	case REPORT_MAIL_FAILED:
 		reports_count(&s->reports, "notice");
-		rc = reports_notice(&s->reports, host, s->conf, msg, &m, "SELECT coalesce(pepsi.dmarc_mute($1::text, $2::integer, $3::integer, 'a report came back'), '')",
+		rc = reports_notice(&s->reports, host, msg, &m, "SELECT coalesce(pepsi.dmarc_mute($1::text, $2::integer, $3::integer, 'a report came back'), '')",
 		    "dmarc report");
 		break;
 	case REPORT_MAIL_SINGLE:
@@ -187,4 +172,4 @@ static int32_t process(void *worker, const struct pepsi_host *host, struct pepsi
 
 PEPSI_STAGE(.name = "pepsi-stage-dmarc-report", .version = "1.0", .license = "Apache-2.0",
     .summary = "keeps DMARC aggregate reports that come in, and mutes addresses that reports come back from", .load_class = PEPSI_LOAD_FULL,
-    .caps = PEPSI_CAP_DB | PEPSI_CAP_DELIVER, PEPSI_OPTIONS(options), .validate = check, .open = start, .process = process, .close = stop);
+    .caps = PEPSI_CAP_DB | PEPSI_CAP_DELIVER, PEPSI_OPTIONS(options), .validate = reports_check, .open = start, .process = process, .close = stop);

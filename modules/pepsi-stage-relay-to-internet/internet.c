@@ -29,6 +29,8 @@ static const struct pepsi_option options[] = {
 	{ "WARMUP_*", PEPSI_OPT_MULTI, PEPSI_OPTF_FILE_ONLY, NULL, 0, 0, NULL,
 	    "ADDRESS… start=YYYY-MM-DD steps=N,N,… (or first=N factor=F last=N): messages a day (UTC) that a new source address sends to each destination" },
 	{ "OWN_NAMES", PEPSI_OPT_LIST, 0, NULL, 0, 0, NULL, "further names of this host: exchangers of that name are ourselves; HOSTNAME and HELO are known" },
+	{ "LOOP_DETECT", PEPSI_OPT_BOOL, 0, "YES", 0, 0, NULL,
+	    "an exchanger that answers EHLO with a name of ours is ourselves: mail is not sent there, and returned (5.4.6) when there is no other" },
 	{ "OWN_ADDRESSES", PEPSI_OPT_LIST, 0, NULL, 0, 0, NULL,
 	    "addresses that lead to this host from outside (NAT); those of its interfaces are known" },
 	{ "ALLOW_NETWORKS", PEPSI_OPT_LIST, PEPSI_OPTF_FILE_ONLY, NULL, 0, 0, NULL,
@@ -86,6 +88,7 @@ static int32_t start(const struct pepsi_host *host, const struct pepsi_conf *con
 		w->set.policy.measure = &w->measure;
 		w->back = count_new(host, conf, PEPSI_METRIC_COUNTER, "given_back", "why", "backoff window rate poor full memory tls health leaving time",
 		    "Messages that went back to the queue without an attempt.");
+		w->loops = count_new(host, conf, PEPSI_METRIC_COUNTER, "loops", NULL, NULL, "Sessions with a host that calls itself by a name of ours: nothing was sent.");
 		w->env.tls = hop_tls_conf_new(false, w->set.ca_file, &why);
 		w->queue = queue_new(w);
 		w->safety = safety_new(host);

@@ -48,7 +48,7 @@ struct tls_site {
 struct settings {
 	unsigned port;
 	char helo[256];
-	bool ipv4, ipv6, local_ok, dane, sts, health, tlsrpt;
+	bool ipv4, ipv6, local_ok, dane, sts, health, tlsrpt, loops;
 	struct tls_site tls;   /* of all domains that no other fits */
 	struct tls_site *site; /* the first that fits */
 	size_t n_site;
@@ -87,6 +87,7 @@ struct worker {
 	struct warm *warm;                 /* NULL: no plans */
 	struct relay_measure measure;
 	struct pepsi_metric *back;         /* messages that went back to the queue untried, by why */
+	struct pepsi_metric *loops;        /* sessions with ourselves */
 	struct outlook *outlook;
 	uint64_t seed;
 };
@@ -173,6 +174,8 @@ int32_t settings_validate(const struct pepsi_host *host, const struct pepsi_conf
 /* 0, or -1 with the reason appended to why. */
 int settings_read(struct settings *s, const struct pepsi_host *host, const struct pepsi_conf *conf, struct buf *why);
 void settings_done(struct settings *s);
+/* Is it a name of ours? */
+bool settings_own(const struct settings *s, struct str name);
 const struct tls_site *settings_tls(const struct settings *s, const char *domain);
 
 /* group.c. The domain of the first recipient into ret (DNS_NAME_MAX + 3 octets); if there are others the row is split: 1, and the pass is over

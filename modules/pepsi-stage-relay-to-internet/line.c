@@ -4,6 +4,7 @@
 #include "internet.h"
 
 #include "base/log.h"
+#include "count.h"
 #include "say.h"
 
 #include <arpa/inet.h>
@@ -261,6 +262,25 @@ static void health(struct line *l, const char *why)
 		address_health_good(d->w->health, l->host, &l->ip, plan_ttl(d, &l->ip));
 }
 
+/* Does whoever is there call himself by a name of ours? Then mail would come back to us (a port that is passed on, an address of ours that no
+ * interface has), each time longer by a Received field, until it has too many. */
+static bool is_ourselves(struct line *l)
+{
+	struct delivery *d = l->d;
+	struct worker *w = l->w;
+	struct str name = smtp_client_name(session_engine(l->s));
+	char text[SMTP_CLIENT_TEXT_MAX];
+	if (!w->set.loops || l->reused || !settings_own(&w->set, name))
+		return false;
+	snprintf(text, sizeof text, "mail for %s loops back to ourselves: the host calls itself %.*s, as we do", d->domain, STR_ARG(name));
+	say(w->host, d->msg, PEPSI_LOG_WARN, "event=loop domain=%s host=%s ip=%s name=%s hint=\"OWN_ADDRESSES and OWN_NAMES tell of it before; LOOP_DETECT = NO sends all the same\"",
+	    log_qz(d->domain), l->host[0] ? l->host : "-", l->ip_text, log_q(name));
+	count_add(w->host, w->loops, NULL, 1);
+	relay_measure_session(&w->measure, "failed");
+	delivery_failed_by(d, l->where, SMTP_PHASE_EHLO, "5.4.6", text);
+	return true;
+}
+
 static void judge(struct line *l)
 {
 	struct delivery *d = l->d;
@@ -270,6 +290,10 @@ static void judge(struct line *l)
 		health(l, NULL);
 	if (l->source)
 		source_ok(l->source);
+	if (is_ourselves(l)) {
+		next(l);
+		return;
+	}
 	bool go = plan_judge(d, l->at_host, session_facts(l->s), l->plain, &v, &l->verified, &l->level);
 	measure_session(l, go);
 	if (!l->reused && !l->plain) /* the first connection was told of */

@@ -33,6 +33,12 @@ void measure_session(const struct line *l, bool go)
 
 /* -- destinations */
 
+/* A domain that is being looked up, or cannot be, stands among them as ?DOMAIN; once its exchangers are known they are what people want to see. */
+static bool is_over(const struct traffic_view *v)
+{
+	return v->key[0] == '?' && !v->waiting && !v->working && !v->idle && !v->backoff_ms;
+}
+
 /* All of them, and domains that are left alone; the caller frees. NULL: none, or memory. */
 static struct traffic_view *all(const struct outlook *o, size_t *ret_n)
 {
@@ -44,7 +50,7 @@ static struct traffic_view *all(const struct outlook *o, size_t *ret_n)
 	size_t most = n.destinations + safety_view(o->w->safety, now, NULL, 0);
 	struct traffic_view *v = most ? calloc(most, sizeof *v) : NULL;
 	while (v && *ret_n < n.destinations && traffic_view(queue_traffic(o->w->queue), now, &pos, &v[*ret_n]))
-		++*ret_n;
+		*ret_n += !is_over(&v[*ret_n]);
 	if (v)
 		*ret_n += safety_view(o->w->safety, now, v + *ret_n, most - *ret_n);
 	return v;

@@ -1,6 +1,7 @@
 /* The stage's options: how they are validated, and read once per worker. No I/O but a look at our own interfaces. The table is in internet.c. */
 #include "internet.h"
 
+#include "proto/smtp/address.h"
 #include "say.h"
 
 #include <arpa/inet.h>
@@ -245,6 +246,14 @@ static int add_name(struct settings *s, struct str name)
 	return 0;
 }
 
+bool settings_own(const struct settings *s, struct str name)
+{
+	for (size_t i = 0; i < s->n_own; i++)
+		if (smtp_domain_equal(s->own[i], name))
+			return true;
+	return false;
+}
+
 /* Loopback is not ours in this sense: where ALLOW_LOOPBACK is on, next hops are there. */
 static void own_interfaces(struct settings *s)
 {
@@ -310,6 +319,7 @@ int settings_read(struct settings *s, const struct pepsi_host *host, const struc
 	s->sts = host->conf_int(conf, "MTA_STS");
 	s->tlsrpt = host->conf_int(conf, "TLSRPT");
 	s->health = host->conf_int(conf, "ADDRESS_HEALTH");
+	s->loops = host->conf_int(conf, "LOOP_DETECT");
 	s->tls.policy = TLS_MAY;
 	if ((value = host->conf_str(conf, "TLS")) && tls_operator_parse(str_from(value), &s->tls.policy)) {
 		buf_addf(why, "TLS = %s is not available", value);

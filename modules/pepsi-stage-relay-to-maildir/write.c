@@ -165,7 +165,7 @@ static int make_name(char *out, size_t size, unsigned counter, const char *host)
 	clock_gettime(CLOCK_REALTIME, &t);
 	for (const char *p = host; *p && n + 1 < sizeof h; p++) {
 		char c = *p;
-		bool ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '-' || c == '_';
+		bool ok = ascii_is_alnum(c) || c == '.' || c == '-' || c == '_';
 		h[n++] = ok ? c : '_';
 	}
 	h[n] = 0;

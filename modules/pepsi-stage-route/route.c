@@ -64,7 +64,7 @@ static int add_rules(struct worker *w, const struct pepsi_host *h, const struct 
 		return -1;
 	}
 	for (size_t i = 0; i <= last.n; i++) /* stages are named in lower case */
-		stage[i] = i == last.n ? 0 : last.p[i] >= 'A' && last.p[i] <= 'Z' ? (char)(last.p[i] + 32) : last.p[i];
+		stage[i] = i == last.n ? 0 : ascii_lower(last.p[i]);
 	if (!stage_exists(h, c, stage)) {
 		buf_addf(why, "there is no section [stage-%s]", stage);
 		return -1;

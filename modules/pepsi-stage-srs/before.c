@@ -1,6 +1,7 @@
 /* See before.h. The file is read when a worker starts; it is another program's, and does not change any more. */
 #include "before.h"
-#include "keys.h"
+
+#include "return_keys.h"
 #include "say.h"
 
 #include <openssl/crypto.h>

@@ -8,17 +8,17 @@
 
 #include <stdlib.h>
 
-enum { ADDRESS_MAX = 1024, WHY_MAX = 600 };
+enum { WHY_MAX = 600 };
 
 /* One recipient. 1: *out is where it leads; 0: *why says why nowhere; -1: cannot be told now (logged). */
-static int one(const struct pass *p, struct str rcpt, struct buf *out, const struct refusal **why)
+static int one(const struct pass *p, struct str rcpt, struct buf *out, const struct return_refusal **why)
 {
-	struct buf fault = BUF_INIT(WHY_MAX), back = BUF_INIT(ADDRESS_MAX); /* an address, or a reference */
+	struct buf fault = BUF_INIT(WHY_MAX), back = BUF_INIT(RETURN_ADDRESS_MAX); /* an address, or a reference */
 	int64_t now = p->h->now_us() / 1000000;
-	int r = srs_reverse(&p->w->srs, rcpt, now, &back), ret = 0;
+	int r = srs_reverse(&p->w->path.srs, rcpt, now, &back), ret = 0;
 	buf_reset(out);
 	if (r == SRS_FORGED || r == SRS_MALFORMED) { /* not by a key of ours: by the one before? */
-		int b = before_reverse(&p->w->before, &p->w->srs, rcpt, now, &back);
+		int b = before_reverse(&p->w->before, &p->w->path.srs, rcpt, now, &back);
 		if (b == SRS_OK || b == SRS_EXPIRED || b == SRS_KEY || b == SRS_MEMORY)
 			r = b;
 		if (b == SRS_OK)
@@ -31,17 +31,17 @@ static int one(const struct pass *p, struct str rcpt, struct buf *out, const str
 		ret = buf_adds(out, buf_str(&back)) ? -1 : 1;
 		break;
 	case SRS_KEPT:
-		ret = books_kept(p->h->database(p->w->conf), buf_str(&back), out, &fault);
-		*why = &refusal_expired;
+		ret = books_kept(p->h->database(p->w->path.conf), buf_str(&back), out, &fault);
+		*why = &return_expired;
 		break;
 	case SRS_EXPIRED:
-		*why = &refusal_expired;
+		*why = &return_expired;
 		break;
 	case SRS_MALFORMED:
 	case SRS_FORGED:
 	case SRS_NOT_SRS:
 	case SRS_BAD_ADDRESS:
-		*why = &refusal_forged;
+		*why = &return_forged;
 		break;
 	default:
 		buf_addz(&fault, srs_result_text(r));
@@ -95,7 +95,7 @@ static int may(const struct pass *p, char **list, int *ret_wait)
 		for (size_t i = 0; i < t.n; i++)
 			if (!kept || !str_eq(t.t[kept - 1], t.t[i]))
 				t.t[kept++] = t.t[i];
-		r = books_take(p->h->database(p->w->conf), t.t, kept, p->w->each, p->w->all, !p->question, ret_wait, &why);
+		r = books_take(p->h->database(p->w->path.conf), t.t, kept, p->w->each, p->w->all, !p->question, ret_wait, &why);
 	}
 	if (r)
 		say(p->h, p->m, PEPSI_LOG_WARN, "srs cannot count bounces: %s", why.n ? buf_z(&why) : "out of memory");
@@ -115,7 +115,7 @@ static int32_t wait(const struct pass *p, int seconds)
 	return p->h->pause(p->m, "{\"last_error\":\"more bounces of forwarded mail within the hour than BOUNCES_EACH or BOUNCES allow\"}", (uint32_t)seconds);
 }
 
-static int32_t send_home(const struct pass *p, char **list)
+static int32_t send_home(const struct pass *p, char *const *list)
 {
 	for (size_t i = 0; i < p->n; i++) {
 		if (list[i] && !p->question)
@@ -127,17 +127,17 @@ static int32_t send_home(const struct pass *p, char **list)
 
 int32_t home(const struct pass *p)
 {
-	const struct refusal **why = calloc(p->n, sizeof *why);
+	const struct return_refusal **why = calloc(p->n, sizeof *why);
 	char **list = calloc(p->n, sizeof *list);
-	struct buf to = BUF_INIT(ADDRESS_MAX);
+	struct buf to = BUF_INIT(RETURN_ADDRESS_MAX);
 	bool any = false, bad = false;
 	int32_t r = why && list ? PEPSI_OK : PEPSI_RETRY;
 	int seconds = 0;
 	for (size_t i = 0; r == PEPSI_OK && i < p->n; i++) {
 		struct str rcpt = from_host(p->h->rcpt(p->m, i));
-		if (!srs_is(rcpt, p->w->srs.domain))
+		if (!srs_is(rcpt, p->w->path.srs.domain))
 			continue;
-		if (!any && (r = ready(p)) != PEPSI_OK)
+		if (!any && (r = return_ready(&p->w->path, p->h, p->m)) != PEPSI_OK)
 			break;
 		any = true;
 		int k = one(p, rcpt, &to, &why[i]);

@@ -102,7 +102,7 @@ static struct str lower(struct str s, char *out, size_t size)
 {
 	size_t n = s.n < size ? s.n : size;
 	for (size_t i = 0; i < n; i++)
-		out[i] = s.p[i] >= 'A' && s.p[i] <= 'Z' ? (char)(s.p[i] + 32) : s.p[i];
+		out[i] = ascii_lower(s.p[i]);
 	return str_n(out, n);
 }
 
@@ -160,8 +160,7 @@ static bool is_exempt(const struct worker *w, const struct pepsi_host *h, struct
 	struct pepsi_str off;
 	bool yes = h->state_get(m, "suppression", &off) == PEPSI_OK && str_eq(from_host(off), STR("off"));
 	if (!yes && w->n_exempt && !pattern_address(from_host(h->mail_from(m)), &a))
-		for (size_t i = 0; i < w->n_exempt && !yes; i++)
-			yes = pattern_match(&w->exempt[i], &a);
+		yes = pattern_match_any(w->exempt, w->n_exempt, &a);
 	return yes;
 }
 

@@ -13,36 +13,23 @@
 
 enum { ATTACHMENT_MAX = 2 << 20, PERIOD_MAX_S = 32 * 86400 }; /* packed; a report covers a day, and some are late or long */
 
-struct stage {
-	const struct pepsi_conf *conf;
-	struct reports reports;
-};
-
 static const struct pepsi_option options[] = { REPORTS_OPTIONS };
 
 static int32_t start(const struct pepsi_host *host, const struct pepsi_conf *conf, void **ret_worker)
 {
-	struct stage *s = calloc(1, sizeof *s);
-	if (!s || reports_open(&s->reports, host, conf)) {
+	struct reports *s = calloc(1, sizeof *s);
+	if (!s || reports_open(s, host, conf)) {
 		free(s);
 		return PEPSI_RETRY;
 	}
-	s->conf = conf;
 	*ret_worker = s;
 	return PEPSI_OK;
 }
 
 static void stop(void *worker)
 {
-	struct stage *s = worker;
-	reports_close(&s->reports);
-	free(s);
-}
-
-static int32_t check(const struct pepsi_host *host, const struct pepsi_conf *conf, struct pepsi_report *report)
-{
-	reports_check(host, conf, report);
-	return PEPSI_OK;
+	reports_close(worker);
+	free(worker);
 }
 
 /* -- what it says */
@@ -58,26 +45,26 @@ static void put_number(struct json_object *o, const char *key, uint64_t n)
 }
 
 /* Whom it is about, of ours, folded: a policy's domain; that of a TLSA record may be an exchanger that is elsewhere, so the header counts, too. False: nobody. */
-static bool about(const struct stage *s, const struct tlsrpt *r, const struct tlsrpt_mail *m, char ret[DNS_NAME_MAX + 1])
+static bool about(const struct reports *s, const struct tlsrpt *r, const struct tlsrpt_mail *m, char ret[DNS_NAME_MAX + 1])
 {
 	for (size_t i = 0; i < r->n_policies; i++)
-		if (r->policy[i].type != TLSRPT_TLSA && dns_name_fold(r->policy[i].domain, ret) > 0 && reports_ours(&s->reports, str_from(ret)))
+		if (r->policy[i].type != TLSRPT_TLSA && dns_name_fold(r->policy[i].domain, ret) > 0 && reports_ours(s, str_from(ret)))
 			return true;
 	for (size_t i = 0; i < r->n_policies; i++)
 		if (r->policy[i].type == TLSRPT_TLSA) {
-			if (*m->domain && dns_name_fold(str_from(m->domain), ret) > 0 && reports_ours(&s->reports, str_from(ret)))
+			if (*m->domain && dns_name_fold(str_from(m->domain), ret) > 0 && reports_ours(s, str_from(ret)))
 				return true;
-			if (dns_name_fold(r->policy[i].domain, ret) > 0 && reports_ours(&s->reports, str_from(ret)))
+			if (dns_name_fold(r->policy[i].domain, ret) > 0 && reports_ours(s, str_from(ret)))
 				return true;
 		}
 	return false;
 }
 
 /* Of several domains in one report those of others are left out. */
-static bool counts(const struct stage *s, const struct tlsrpt_policy *p)
+static bool counts(const struct reports *s, const struct tlsrpt_policy *p)
 {
 	char domain[DNS_NAME_MAX + 1];
-	return p->type == TLSRPT_TLSA || (dns_name_fold(p->domain, domain) > 0 && reports_ours(&s->reports, str_from(domain)));
+	return p->type == TLSRPT_TLSA || (dns_name_fold(p->domain, domain) > 0 && reports_ours(s, str_from(domain)));
 }
 
 /* NULL, or what is wrong with its numbers. */
@@ -96,7 +83,7 @@ static const char *wrong(const struct tlsrpt *r)
 	return NULL;
 }
 
-static struct json_object *whole(const struct stage *s, const struct tlsrpt *r, const struct tlsrpt_mail *m, const char *domain, bool verified)
+static struct json_object *whole(const struct reports *s, const struct tlsrpt *r, const struct tlsrpt_mail *m, const char *domain, bool verified)
 {
 	struct json_object *o = json_object_new_object(), *policies = json_object_new_array(), *failures = json_object_new_array();
 	put(o, "domain", str_from(domain));
@@ -107,8 +94,8 @@ static struct json_object *whole(const struct stage *s, const struct tlsrpt *r, 
 	json_object_object_add(o, "end", json_object_new_int64(r->end));
 	put(o, "mail_domain", str_from(m->from));
 	json_object_object_add(o, "verified", json_object_new_boolean(verified));
-	json_object_object_add(o, "keep", json_object_new_int64(s->reports.keep_s));
-	json_object_object_add(o, "most", json_object_new_int64(s->reports.most));
+	json_object_object_add(o, "keep", json_object_new_int64(s->keep_s));
+	json_object_object_add(o, "most", json_object_new_int64(s->most));
 	for (size_t i = 0; i < r->n_policies; i++) {
 		const struct tlsrpt_policy *p = &r->policy[i];
 		struct json_object *x = json_object_new_object();
@@ -143,14 +130,13 @@ static struct json_object *whole(const struct stage *s, const struct tlsrpt *r, 
 
 /* -- a message */
 
-static int32_t keep(const struct stage *s, const struct pepsi_host *host, struct pepsi_msg *msg, const struct tlsrpt *r, const struct tlsrpt_mail *m, const char *domain)
+static int32_t keep(const struct reports *s, const struct pepsi_host *host, struct pepsi_msg *msg, const struct tlsrpt *r, const struct tlsrpt_mail *m, const char *domain)
 {
 	struct json_object *o = whole(s, r, m, domain, reports_verified(host, msg));
 	const char *value = json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN);
 	struct buf why = BUF_INIT(1000);
 	char word[32] = "";
 	enum keep k = reports_ask(host->database(s->conf), "SELECT pepsi.tlsrpt_received_add($1::jsonb)", 1, &value, word, sizeof word, &why);
-	int32_t rc = PEPSI_RETRY;
 	uint64_t good = 0, bad = 0;
 	for (size_t i = 0; i < r->n_policies; i++) {
 		good += r->policy[i].successes;
@@ -160,19 +146,13 @@ static int32_t keep(const struct stage *s, const struct pepsi_host *host, struct
 		say(host, msg, str_eq(str_from(word), STR("full")) ? PEPSI_LOG_WARN : PEPSI_LOG_INFO,
 		    "tls report %s domain=%s org=%s report=%s from=%s successes=%llu failures=%llu cut=%zu", word, domain, log_q(r->org), log_q(r->id),
 		    *m->from ? m->from : "?", (unsigned long long)good, (unsigned long long)bad, r->policies_cut + r->failures_cut);
-	else
-		say(host, msg, PEPSI_LOG_WARN, "tls report not stored: %s", buf_z(&why));
-	reports_count(&s->reports, k == KEEP_OK ? word : k == KEEP_AWAY ? "away" : "refused");
-	if (k == KEEP_OK)
-		rc = host->finish(msg);
-	else if (k == KEEP_REFUSED)
-		rc = reports_leave(host, msg);
+	int32_t rc = reports_kept(s, host, msg, k, word, "tls report", &why);
 	json_object_put(o);
 	buf_free(&why);
 	return rc;
 }
 
-static int32_t report(const struct stage *s, const struct pepsi_host *host, struct pepsi_msg *msg, const struct tlsrpt_mail *m)
+static int32_t report(const struct reports *s, const struct pepsi_host *host, struct pepsi_msg *msg, const struct tlsrpt_mail *m)
 {
 	struct buf json = BUF_INIT(TLSRPT_JSON_MAX);
 	struct arena *a = arena_new(TLSRPT_MEMORY_MAX);
@@ -183,11 +163,11 @@ static int32_t report(const struct stage *s, const struct pepsi_host *host, stru
 	if (!a)
 		return PEPSI_RETRY;
 	if (tlsrpt_unpack(buf_str(&m->data), &json, &why) || tlsrpt_read(buf_str(&json), a, &r, &why) || (why = wrong(&r))) {
-		reports_count(&s->reports, "refused");
+		reports_count(s, "refused");
 		say(host, msg, PEPSI_LOG_WARN, "tls report refused from=%s: %s", *m->from ? m->from : "?", why);
 		rc = reports_leave(host, msg);
 	} else if (!about(s, &r, m, domain)) {
-		reports_count(&s->reports, "foreign");
+		reports_count(s, "foreign");
 		say(host, msg, PEPSI_LOG_WARN, "tls report foreign from=%s domain=%s: not one of DOMAINS", *m->from ? m->from : "?", log_q(r.policy[0].domain));
 		rc = reports_leave(host, msg);
 	} else {
@@ -200,7 +180,7 @@ static int32_t report(const struct stage *s, const struct pepsi_host *host, stru
 
 static int32_t process(void *worker, const struct pepsi_host *host, struct pepsi_msg *msg)
 {
-	const struct stage *s = worker;
+	const struct reports *s = worker;
 	struct pepsi_str h, b;
 	struct tlsrpt_mail m;
 	int32_t rc = host->headers(msg, &h);
@@ -214,9 +194,9 @@ static int32_t process(void *worker, const struct pepsi_host *host, struct pepsi
 	} else {
 		struct report_mail_read other;
 		report_mail_read(from_host(h), from_host(b), ATTACHMENT_MAX, &other);
-		reports_count(&s->reports, other.kind == REPORT_MAIL_FAILED ? "notice" : "other");
+		reports_count(s, other.kind == REPORT_MAIL_FAILED ? "notice" : "other");
 		if (other.kind == REPORT_MAIL_FAILED) {
-			rc = reports_notice(&s->reports, host, s->conf, msg, &other, "SELECT coalesce(pepsi.tlsrpt_came_back($1::text, $2::integer, $3::integer, 'a report came back'), '')",
+			rc = reports_notice(s, host, msg, &other, "SELECT coalesce(pepsi.tlsrpt_came_back($1::text, $2::integer, $3::integer, 'a report came back'), '')",
 			    "tls report");
 		} else {
 			say(host, msg, PEPSI_LOG_INFO, "no tls report, from=%s: %s", *m.from ? m.from : "?", m.why);
@@ -230,4 +210,4 @@ static int32_t process(void *worker, const struct pepsi_host *host, struct pepsi
 
 PEPSI_STAGE(.name = "pepsi-stage-tlsrpt-report", .version = "1.0", .license = "Apache-2.0",
     .summary = "keeps TLS reports that come in, and mutes addresses that reports come back from", .load_class = PEPSI_LOAD_FULL,
-    .caps = PEPSI_CAP_DB | PEPSI_CAP_DELIVER, PEPSI_OPTIONS(options), .validate = check, .open = start, .process = process, .close = stop);
+    .caps = PEPSI_CAP_DB | PEPSI_CAP_DELIVER, PEPSI_OPTIONS(options), .validate = reports_check, .open = start, .process = process, .close = stop);

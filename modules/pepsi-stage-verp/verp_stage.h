@@ -2,23 +2,15 @@
 #ifndef VERP_STAGE_H
 #define VERP_STAGE_H
 
-#include "keys.h"
-#include "pattern.h"
+#include "return_path.h"
 
 #include <pepsi/stage.h>
 
 struct worker {
-	const struct pepsi_host *host;
-	const struct pepsi_conf *conf;
-	const char *stage;
-	char domain[260];             /* DOMAIN as A-labels */
-	struct keys keys;
-	struct srs srs;               /* its keys are set by ready() alone */
-	struct pattern *senders, *local;
-	size_t n_senders, n_local;
+	struct return_path path;
+	struct return_list senders, local;
 	int64_t keep_s, most, split;
 	bool learn;
-	struct pepsi_metric *results; /* NULL: nobody counts */
 };
 
 /* One message on its way through. */
@@ -33,9 +25,6 @@ struct pass {
 void tally(const struct pass *p, const char *what, size_t n);
 /* Is it an address at DOMAIN? */
 bool at_domain(const struct worker *w, struct str address);
-/* The keys are there: PEPSI_OK; else PEPSI_RETRY, after a line in the log. */
-int32_t ready(const struct pass *p);
-
 /* home.c: a message some recipient of which is at DOMAIN. */
 int32_t home(const struct pass *p);
 

@@ -3,13 +3,6 @@
 
 #include "proto/smtp/address.h"
 
-static void fold(char *z)
-{
-	for (; *z; z++)
-		if (*z >= 'A' && *z <= 'Z')
-			*z = (char)(*z - 'A' + 'a');
-}
-
 static int copy(struct str s, char *out, size_t size)
 {
 	if (s.n >= size || (s.n && memchr(s.p, 0, s.n)))
@@ -31,7 +24,7 @@ static int set_domain(struct str d, char *out, size_t size)
 		buf_free(&b);
 	}
 	if (!r)
-		fold(out);
+		ascii_lower_z(out);
 	return r;
 }
 
@@ -41,7 +34,7 @@ static int set_local(struct str l, char *out, size_t size)
 	int r = l.n && l.p[0] == '"' ? (smtp_local_unquote(l, &b) ? -1 : copy(buf_str(&b), out, size)) : copy(l, out, size);
 	buf_free(&b);
 	if (!r)
-		fold(out);
+		ascii_lower_z(out);
 	return r;
 }
 
@@ -107,5 +100,13 @@ bool pattern_match(const struct pattern *p, const struct pattern_address *a)
 		return m > n + 1 && a->domain[m - n - 1] == '.' && !strcmp(a->domain + m - n, p->a.domain);
 	}
 	}
+	return false;
+}
+
+bool pattern_match_any(const struct pattern *p, size_t n, const struct pattern_address *a)
+{
+	for (size_t i = 0; i < n; i++)
+		if (pattern_match(&p[i], a))
+			return true;
 	return false;
 }

@@ -28,5 +28,7 @@ int pattern_parse(struct str s, struct pattern *ret);
 /* 0, or -1: too long, or its domain is no domain. The null sender gives two empty parts. */
 int pattern_address(struct str addr, struct pattern_address *ret);
 bool pattern_match(const struct pattern *p, const struct pattern_address *a);
+/* One of n of them. */
+bool pattern_match_any(const struct pattern *p, size_t n, const struct pattern_address *a);
 
 #endif

@@ -17,7 +17,7 @@ struct writing {
 	size_t n;
 	struct spf_authres spf[2];
 	struct dmarc_authres dmarc;
-	char dkim[DKIM_SIGNATURES_MAX][64], arc[200], oldest[16], ip[INET6_ADDRSTRLEN], policy[16];
+	char dkim[DKIM_SIGNATURES_MAX][64], arc[200], oldest[16], ip[INET6_ADDRSTRLEN];
 };
 
 static void add_prop(struct authres_result *r, struct str ptype, struct str name, struct str value)

@@ -25,40 +25,22 @@ __attribute__((format(printf, 2, 3))) static void chain_fails(struct dkim_chain 
 	va_end(ap);
 }
 
-/* Behind white space and comments (RFC 5322 §3.2.2); nesting is counted. */
-static size_t skip_cfws(struct str s, size_t i)
-{
-	unsigned depth = 0;
-	for (; i < s.n; i++) {
-		char c = s.p[i];
-		if (c == '(')
-			depth++;
-		else if (depth && c == ')')
-			depth--;
-		else if (depth && c == '\\' && i + 1 < s.n)
-			i++;
-		else if (!depth && c != ' ' && c != '\t' && c != '\r' && c != '\n')
-			break;
-	}
-	return i;
-}
-
 unsigned dkim_results_instance(struct str v, struct str *ret_rest)
 {
-	size_t i = skip_cfws(v, 0);
+	size_t i = mail_skip_cfws(v, 0);
 	uint64_t n;
 	if (i == v.n || v.p[i] != 'i')
 		return 0;
-	i = skip_cfws(v, i + 1);
+	i = mail_skip_cfws(v, i + 1);
 	if (i == v.n || v.p[i] != '=')
 		return 0;
-	i = skip_cfws(v, i + 1);
+	i = mail_skip_cfws(v, i + 1);
 	size_t from = i;
 	while (i < v.n && v.p[i] >= '0' && v.p[i] <= '9')
 		i++;
 	if (i - from > 2 || dkim_number(str_n(v.p + from, i - from), &n) || n > ARC_SETS_MAX)
 		return 0;
-	i = skip_cfws(v, i);
+	i = mail_skip_cfws(v, i);
 	if (i == v.n || v.p[i] != ';')
 		return 0;
 	*ret_rest = str_skip(v, i + 1);

@@ -79,7 +79,7 @@ void dkim_canon_field(enum dkim_canon c, struct str f, size_t cut, size_t cut_en
 		while (name && wsp(f.p[name - 1]))
 			name--;
 		for (size_t i = 0; i < name; i++)
-			add_octet(o, f.p[i] >= 'A' && f.p[i] <= 'Z' ? (char)(f.p[i] + 32) : f.p[i]);
+			add_octet(o, ascii_lower(f.p[i]));
 		add_octet(o, ':');
 		relaxed_value(f, (size_t)colon + 1, cut, cut_end, o);
 	}

@@ -10,9 +10,7 @@ static int compare_names(struct str a, struct str b)
 {
 	size_t n = a.n < b.n ? a.n : b.n;
 	for (size_t i = 0; i < n; i++) {
-		unsigned char x = (unsigned char)a.p[i], y = (unsigned char)b.p[i];
-		x = x >= 'A' && x <= 'Z' ? (unsigned char)(x + 32) : x;
-		y = y >= 'A' && y <= 'Z' ? (unsigned char)(y + 32) : y;
+		char x = ascii_lower(a.p[i]), y = ascii_lower(b.p[i]);
 		if (x != y)
 			return x < y ? -1 : 1;
 	}

@@ -46,7 +46,7 @@ static int fold_ascii(struct str label, char *out, size_t room)
 		char c = label.p[i];
 		if (c < ' ' || c > '~')
 			return -1;
-		out[i] = c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
+		out[i] = ascii_lower(c);
 	}
 	return (int)label.n;
 }

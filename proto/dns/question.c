@@ -10,7 +10,7 @@ enum { SERVFAIL = 2, FLAG_QR = 0x80, FLAG_TC = 0x02, FLAG_RD = 0x01, FLAG_RA = 0
 
 static size_t put_octet(char *out, unsigned char c)
 {
-	if ((c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '_') {
+	if (ascii_is_alnum(c) || c == '-' || c == '_') {
 		*out = (char)c;
 		return 1;
 	}

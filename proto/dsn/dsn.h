@@ -77,7 +77,8 @@ int dsn_write(const struct dsn *d, struct buf *headers, struct buf *body, struct
 bool dsn_status_ok(struct str s);
 /* Text made safe for one line: controls become blanks, at most max octets; octets above 127 stay where utf8 is set and the
  * text is UTF-8, else each character becomes \x{HEX} (RFC 6533 §3) or '?'. Characters that are not seen or turn the direction of
- * what stands around them (U+202E and its like) become \x{HEX} in either case. */
+ * what stands around them (U+202E and its like) become \x{HEX} in either case. No more than the first 4 * max octets are looked at, so
+ * the work is bounded by max, however long the text is. */
 int dsn_text(struct buf *out, struct str s, bool utf8, size_t max);
 /* An address as the type "utf-8" wants it (RFC 6533 §3): as above, and "\\", "+" and "=" are written \x{HEX}, too. */
 int dsn_utf8_address(struct buf *out, struct str s, bool utf8, size_t max);

@@ -2,6 +2,8 @@
 #include "dsn_internal.h"
 #include "proto/smtp/status.h"
 
+enum { UTF8_OCTETS = 4 }; /* of the longest character */
+
 bool dsn_status_ok(struct str s)
 {
 	struct smtp_status st;
@@ -30,6 +32,8 @@ static bool hidden(unsigned long v)
 
 static int safe(struct buf *out, struct str s, bool utf8, size_t max, const char *escaped)
 {
+	if (s.n / UTF8_OCTETS > max) /* each character becomes an octet at least: what is behind these is not shown, so it is not looked at */
+		s.n = str_utf8_cut(s, UTF8_OCTETS * max);
 	bool valid = str_is_utf8(s);
 	size_t end = out->n + max;
 	for (size_t i = 0, n = 1; i < s.n; i += n) {

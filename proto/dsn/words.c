@@ -338,8 +338,7 @@ bool dsn_language_ok(struct str tag)
 	if (!tag.n || tag.n > DSN_LANGUAGE_MAX || tag.p[0] == '-' || tag.p[tag.n - 1] == '-')
 		return false;
 	for (size_t i = 0; i < tag.n; i++)
-		if (!((tag.p[i] >= 'a' && tag.p[i] <= 'z') || (tag.p[i] >= 'A' && tag.p[i] <= 'Z') || (tag.p[i] >= '0' && tag.p[i] <= '9') ||
-			tag.p[i] == '-'))
+		if (!(ascii_is_alnum(tag.p[i]) || tag.p[i] == '-'))
 			return false;
 	return true;
 }

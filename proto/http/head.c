@@ -10,8 +10,7 @@ enum { METHOD_MAX = 32 };
 /* RFC 9110 §5.6.2 */
 static bool is_tchar(unsigned char c)
 {
-	return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
-	       (c && strchr("!#$%&'*+-.^_`|~", c));
+	return ascii_is_alnum(c) || (c && strchr("!#$%&'*+-.^_`|~", c));
 }
 
 static bool is_hex(unsigned char c)
@@ -29,8 +28,7 @@ static bool path_ok(struct str s)
 			    (s.p[i + 1] == '0' && s.p[i + 2] == '0'))
 				return false;
 			i += 2;
-		} else if (!((c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
-			       (c && strchr("-._~!$&'()*+,;=:@/?", c)))) {
+		} else if (!(ascii_is_alnum(c) || (c && strchr("-._~!$&'()*+,;=:@/?", c)))) {
 			return false;
 		}
 	}
@@ -118,8 +116,7 @@ static int host_parse(struct str value, struct str *ret_host)
 	} else {
 		for (; end < value.n && value.p[end] != ':'; end++) {
 			unsigned char c = (unsigned char)value.p[end];
-			if (!((c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '-' ||
-				c == '.' || c == '_'))
+			if (!(ascii_is_alnum(c) || c == '-' || c == '.' || c == '_'))
 				return -1;
 		}
 	}

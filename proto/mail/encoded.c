@@ -186,7 +186,7 @@ static size_t character(struct str s)
 /* RFC 2047 §5 (3): what may stand as itself in a phrase */
 static bool plain(char c)
 {
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || (c && memchr("!*+-/", c, 5));
+	return ascii_is_alnum(c) || (c && memchr("!*+-/", c, 5));
 }
 
 bool mail_encoded_next(struct str *rest, struct buf *out)

@@ -15,6 +15,23 @@ bool mail_field_line_ok(struct str line)
 	return i < line.n && line.p[i] == ':';
 }
 
+size_t mail_skip_cfws(struct str s, size_t i)
+{
+	size_t depth = 0;
+	for (; i < s.n; i++) {
+		char c = s.p[i];
+		if (c == '(')
+			depth++;
+		else if (depth && c == ')')
+			depth--;
+		else if (depth && c == '\\')
+			i++;
+		else if (!depth && c != ' ' && c != '\t' && c != '\r' && c != '\n')
+			break;
+	}
+	return i < s.n ? i : s.n;
+}
+
 /* Behind the next CRLF at or behind `from`; s.n: there is none. */
 static size_t line_end(struct str s, size_t from)
 {

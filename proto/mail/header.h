@@ -35,6 +35,9 @@ size_t mail_field_count(struct str headers, struct str name, size_t most);
  * CR and LF that are no fold become blanks. Returns 0, or -1: the buffer is full. */
 int mail_field_unfold(struct buf *out, struct str value);
 
+/* Behind the white space, folds and comments (RFC 5322 §3.2.2) that stand at s.p[i]; nesting is counted. A comment that is not closed goes to the end, s.n. */
+size_t mail_skip_cfws(struct str s, size_t i);
+
 /* Can the block be stored and sent as it is: empty or ending in CRLF, no empty line, no bare CR or LF, no NUL, no blank at its front? */
 bool mail_headers_sendable(struct str headers);
 

@@ -2,6 +2,7 @@
 #include "proto/mail/param.h"
 
 #include "proto/mail/charset.h"
+#include "proto/mail/header.h"
 
 /* One "name=value" as it was written. */
 struct piece {
@@ -15,29 +16,6 @@ static bool is_blank(char c)
 	return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
-static char lower(char c)
-{
-	return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c;
-}
-
-/* Behind blanks and comments. */
-static size_t skip(struct str s, size_t i)
-{
-	size_t depth = 0;
-	for (; i < s.n; i++) {
-		char c = s.p[i];
-		if (c == '(')
-			depth++;
-		else if (depth && c == ')')
-			depth--;
-		else if (depth && c == '\\')
-			i++;
-		else if (!depth && !is_blank(c))
-			break;
-	}
-	return i < s.n ? i : s.n;
-}
-
 /* Appends what stands before a ';' (or '=', where that ends it), without blanks and comments, in lower case. A type ends at a blank, too:
  * some forget the ';' behind it. */
 static size_t word(struct str s, size_t i, bool name, struct buf *out)
@@ -45,13 +23,13 @@ static size_t word(struct str s, size_t i, bool name, struct buf *out)
 	bool slash = false;
 	for (;;) {
 		size_t from = i;
-		i = skip(s, i);
+		i = mail_skip_cfws(s, i);
 		if (i == s.n || s.p[i] == ';' || (name && s.p[i] == '='))
 			return i;
 		if (!name && i > from && slash && s.p[i] != '/' && out->p[out->n - 1] != '/')
 			return i;
 		slash |= s.p[i] == '/';
-		buf_addc(out, lower(s.p[i++]));
+		buf_addc(out, ascii_lower(s.p[i++]));
 	}
 }
 
@@ -77,7 +55,7 @@ static size_t bare(struct str s, size_t i, struct buf *out, bool *bad)
 {
 	while (i < s.n && s.p[i] != ';') {
 		if (s.p[i] == '(' || is_blank(s.p[i])) {
-			size_t next = skip(s, i);
+			size_t next = mail_skip_cfws(s, i);
 			bool words = out->n > 2 && str_iends(buf_str(out), STR("?=")) && str_starts(str_skip(s, next), STR("=?"));
 			if (next < s.n && s.p[next] != ';' && !words) {
 				*bad = true; /* up to the next ';' is lost, as with most readers */
@@ -219,11 +197,11 @@ static int read_all(struct mail_params *ret, struct str s, struct piece *pieces)
 		}
 		struct str name = arena_str(ret->mem, buf_str(&b));
 		take_name(name, &p);
-		i = skip(s, i + 1);
+		i = mail_skip_cfws(s, i + 1);
 		buf_reset(&b);
 		bool in_quotes = i < s.n && s.p[i] == '"';
 		if (in_quotes) {
-			i = skip(s, quoted(s, i, &b, &ret->bad));
+			i = mail_skip_cfws(s, quoted(s, i, &b, &ret->bad));
 			ret->bad |= i < s.n && s.p[i] != ';';
 			while (i < s.n && s.p[i] != ';')
 				i++;

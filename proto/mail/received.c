@@ -31,72 +31,77 @@ static bool rcpt_fit(struct str a, bool utf8)
 	return true;
 }
 
+/* "from NAME (…)": the client. */
+static void write_client(struct mail_fold *f, struct buf *b, const struct mail_received *r)
+{
+	mail_fold_piece(f, STR("from"));
+	buf_reset(b);
+	if (r->helo.n)
+		shown(b, r->helo, r->utf8);
+	else
+		buf_addz(b, "unknown");
+	mail_fold_piece(f, buf_str(b));
+	buf_reset(b);
+	buf_addc(b, '(');
+	if (r->ip.n) {
+		if (r->rdns.n) {
+			shown(b, r->rdns, false);
+			buf_addc(b, ' ');
+		}
+		/* TCP-info is an address literal (RFC 5321 §4.1.3) */
+		buf_addz(b, str_chr(r->ip, ':') >= 0 ? "[IPv6:" : "[");
+		shown(b, r->ip, false);
+		buf_addz(b, "])");
+		mail_fold_piece(f, buf_str(b));
+	} else if (r->user.n) {
+		struct str rest = r->user, word;
+		while (str_word(&rest, " ", &word)) {
+			if (b->n > 1)
+				buf_addc(b, ' ');
+			shown(b, word, false);
+		}
+		buf_addc(b, ')');
+		mail_fold_piece(f, buf_str(b));
+	}
+}
+
+/* "(using …)" */
+static void write_tls(struct mail_fold *f, struct buf *b, struct str tls)
+{
+	struct str word;
+	mail_fold_piece(f, STR("(using"));
+	while (str_word(&tls, " ", &word)) {
+		buf_reset(b);
+		shown(b, word, false);
+		mail_fold_piece(f, buf_str(b));
+	}
+	mail_fold_glue(f, STR(")"));
+}
+
+/* Two words: a clause of the field. */
+static void write_clause(struct mail_fold *f, struct buf *b, struct str name, struct str value, bool utf8)
+{
+	mail_fold_piece(f, name);
+	buf_reset(b);
+	shown(b, value, utf8);
+	mail_fold_piece(f, buf_str(b));
+}
+
 int mail_received_write(struct buf *out, const struct mail_received *r)
 {
 	struct mail_fold f;
 	struct buf b = BUF_INIT(2048);
 	mail_fold_begin(&f, out, STR("Received"));
-	if (r->helo.n || r->ip.n) {
-		mail_fold_piece(&f, STR("from"));
-		if (r->helo.n)
-			shown(&b, r->helo, r->utf8);
-		else
-			buf_addz(&b, "unknown");
-		mail_fold_piece(&f, buf_str(&b));
-		if (r->ip.n) {
-			buf_reset(&b);
-			buf_addc(&b, '(');
-			if (r->rdns.n) {
-				shown(&b, r->rdns, false);
-				buf_addc(&b, ' ');
-			}
-			/* TCP-info is an address literal (RFC 5321 §4.1.3) */
-			buf_addz(&b, str_chr(r->ip, ':') >= 0 ? "[IPv6:" : "[");
-			shown(&b, r->ip, false);
-			buf_addz(&b, "])");
-			mail_fold_piece(&f, buf_str(&b));
-		} else if (r->user.n) {
-			struct str rest = r->user, word;
-			buf_reset(&b);
-			buf_addc(&b, '(');
-			while (str_word(&rest, " ", &word)) {
-				if (b.n > 1)
-					buf_addc(&b, ' ');
-				shown(&b, word, false);
-			}
-			buf_addc(&b, ')');
-			mail_fold_piece(&f, buf_str(&b));
-		}
-	}
-	if (r->tls.n) {
-		buf_reset(&b);
-		buf_addz(&b, "(using");
-		mail_fold_piece(&f, buf_str(&b));
-		struct str rest = r->tls, word;
-		while (str_word(&rest, " ", &word)) {
-			buf_reset(&b);
-			shown(&b, word, false);
-			mail_fold_piece(&f, buf_str(&b));
-		}
-		mail_fold_glue(&f, STR(")"));
-	}
+	if (r->helo.n || r->ip.n)
+		write_client(&f, &b, r);
+	if (r->tls.n)
+		write_tls(&f, &b, r->tls);
 	mail_fold_newline(&f);
-	mail_fold_piece(&f, STR("by"));
-	buf_reset(&b);
-	shown(&b, r->hostname, r->utf8);
-	mail_fold_piece(&f, buf_str(&b));
-	if (r->protocol.n) {
-		mail_fold_piece(&f, STR("with"));
-		buf_reset(&b);
-		shown(&b, r->protocol, false);
-		mail_fold_piece(&f, buf_str(&b));
-	}
-	if (r->id.n) {
-		mail_fold_piece(&f, STR("id"));
-		buf_reset(&b);
-		shown(&b, r->id, false);
-		mail_fold_piece(&f, buf_str(&b));
-	}
+	write_clause(&f, &b, STR("by"), r->hostname, r->utf8);
+	if (r->protocol.n)
+		write_clause(&f, &b, STR("with"), r->protocol, false);
+	if (r->id.n)
+		write_clause(&f, &b, STR("id"), r->id, false);
 	if (rcpt_fit(r->rcpt, r->utf8)) {
 		buf_reset(&b);
 		buf_addz(&b, "for <");

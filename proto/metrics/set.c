@@ -55,7 +55,7 @@ bool metrics_help_ok(struct str help)
 
 static bool value_octet(char c)
 {
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || (c && strchr("_.:/@+-", c));
+	return ascii_is_alnum(c) || (c && strchr("_.:/@+-", c));
 }
 
 void metrics_value_clean(const char *value, char out[METRICS_VALUE_MAX + 1])

@@ -38,7 +38,7 @@ static int parse(struct str s, struct pattern *ret, struct buf *why)
 			return 1;
 		}
 		for (size_t i = 0; i < s.n; i++)
-			ret->name[i] = (char)(s.p[i] >= 'A' && s.p[i] <= 'Z' ? s.p[i] + 32 : s.p[i]);
+			ret->name[i] = ascii_lower(s.p[i]);
 		return 0;
 	}
 	if (!s.n || str_chr(s, '*') >= 0 || str_chr(s, '@') >= 0 || str_chr(s, '/') >= 0 || dns_name_fold(s, ret->name) < 0) {

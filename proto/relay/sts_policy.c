@@ -1,7 +1,7 @@
 /* Policies of MTA-STS as they are fetched; see sts.h. */
 #include "proto/relay/sts.h"
 
-#include "proto/relay/fields.h"
+#include "proto/dns/fields.h"
 
 #include <stdio.h>
 

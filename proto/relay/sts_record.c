@@ -1,7 +1,7 @@
 /* The TXT record of MTA-STS, and where it is; see sts.h. */
 #include "proto/relay/sts.h"
 
-#include "proto/relay/fields.h"
+#include "proto/dns/fields.h"
 
 #include <stdio.h>
 

@@ -44,7 +44,7 @@ static struct str lower(struct reading *x, struct str s)
 	char text[64];
 	size_t n = s.n < sizeof text ? s.n : sizeof text;
 	for (size_t i = 0; i < n; i++)
-		text[i] = (char)(s.p[i] >= 'A' && s.p[i] <= 'Z' ? s.p[i] | 0x20 : s.p[i]);
+		text[i] = ascii_lower(s.p[i]);
 	return keep(x, str_n(text, str_utf8_cut(str_n(text, n), sizeof text - 1)));
 }
 

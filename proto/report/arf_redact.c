@@ -26,11 +26,6 @@ static bool is_author(struct str name)
 
 /* -- local parts */
 
-static char lower(char c)
-{
-	return c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
-}
-
 static void put_local(struct str local, struct str domain, const struct arf_redaction *how, struct buf *out)
 {
 	unsigned char sum[32];
@@ -41,10 +36,10 @@ static void put_local(struct str local, struct str domain, const struct arf_reda
 		return;
 	}
 	for (size_t i = 0; i < local.n; i++)
-		buf_addc(&text, lower(local.p[i]));
+		buf_addc(&text, ascii_lower(local.p[i]));
 	buf_addc(&text, '@');
 	for (size_t i = 0; i < domain.n; i++)
-		buf_addc(&text, lower(domain.p[i]));
+		buf_addc(&text, ascii_lower(domain.p[i]));
 	if (how->local == ARF_DROP || text.failed ||
 	    !HMAC(EVP_sha256(), how->key, sizeof how->key, (const unsigned char *)text.p, text.n, sum, &n)) {
 		buf_addz(out, "redacted");
@@ -58,7 +53,7 @@ static void put_local(struct str local, struct str domain, const struct arf_reda
 
 static bool domain_octet(char c)
 {
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_' || (unsigned char)c > 127;
+	return ascii_is_alnum(c) || c == '-' || c == '.' || c == '_' || (unsigned char)c > 127;
 }
 
 static struct str domain_at(struct str s, size_t at)

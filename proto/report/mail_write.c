@@ -13,7 +13,7 @@ enum { BASE64_LINE = 57 }; /* octets that make 76 characters (RFC 2045 §6.8) */
 bool report_mail_plain(struct str s)
 {
 	for (size_t i = 0; i < s.n; i++)
-		if (!((s.p[i] >= 'a' && s.p[i] <= 'z') || (s.p[i] >= 'A' && s.p[i] <= 'Z') || (s.p[i] >= '0' && s.p[i] <= '9')))
+		if (!ascii_is_alnum(s.p[i]))
 			return false;
 	return s.n > 0;
 }

@@ -9,11 +9,6 @@
 
 enum { BOUNDARY_MAX = 200 }; /* RFC 2046: 70; more is seen */
 
-static char lower(char c)
-{
-	return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c;
-}
-
 /* Blanks, folds and comments of an unfolded or folded value. */
 static struct str skip_blank(struct str s)
 {
@@ -116,7 +111,7 @@ static void read_type(struct str headers, char *out, struct str *ret_value)
 	if (!b || a + 1 + b >= PARTS_TYPE_MAX)
 		return;
 	for (size_t i = 0; i < a + 1 + b; i++)
-		out[i] = lower(s.p[i]);
+		out[i] = ascii_lower(s.p[i]);
 	out[a + 1 + b] = 0;
 	*ret_value = f.value;
 }

@@ -1,7 +1,7 @@
 /* The TXT record that asks for TLS reports, and where it is; see tlsrpt.h. */
 #include "proto/report/tlsrpt.h"
 
-#include "proto/relay/fields.h"
+#include "proto/dns/fields.h"
 #include "proto/report/rua.h"
 
 #include <stdio.h>

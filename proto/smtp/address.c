@@ -191,7 +191,7 @@ static int idna(struct str s, char **ret_ascii)
 	if (s.n > SMTP_DOMAIN_MAX || !bidi_fits(s))
 		return -1;
 	for (size_t i = 0; i < s.n; i++)
-		z[i] = (uint8_t)(s.p[i] >= 'A' && s.p[i] <= 'Z' ? s.p[i] | 0x20 : s.p[i]);
+		z[i] = ascii_lower(s.p[i]);
 	z[s.n] = 0;
 	if (idn2_lookup_u8(z, (uint8_t **)&ascii, IDN2_NO_TR46) != IDN2_OK)
 		return -1;
@@ -446,8 +446,7 @@ int smtp_domain_to_ascii(struct str s, struct buf *out)
 			return -1;
 	}
 	for (char *p = out->p + before; p < out->p + out->n; p++)
-		if (*p >= 'A' && *p <= 'Z')
-			*p |= 0x20;
+		*p = ascii_lower(*p);
 	return 0;
 }
 

@@ -199,6 +199,14 @@ void smtp_client_lost(struct smtp_client *c, const char *why)
 	c->lost_why = why ? why : "connection closed by the other side";
 }
 
+/* "250 mail.example.org greets you": RFC 5321 §4.1.1.1 has its name first. */
+static void take_name(struct smtp_client *c)
+{
+	struct str text = str_n(c->reply.text, c->reply.text_n), word;
+	bool fits = str_word(&text, " \t", &word) && word.n < sizeof c->name;
+	snprintf(c->name, sizeof c->name, "%.*s", fits ? (int)word.n : 0, fits ? word.p : "");
+}
+
 /* A whole reply is there, sealed. */
 static void answer(struct smtp_client *c)
 {
@@ -218,6 +226,7 @@ static void answer(struct smtp_client *c)
 	case CS_EHLO:
 		if (class == 2) {
 			c->offer.caps |= SMTP_CAP_ESMTP;
+			take_name(c);
 			client_ready(c);
 			return;
 		}
@@ -230,10 +239,12 @@ static void answer(struct smtp_client *c)
 		client_close_reply(c);
 		return;
 	case CS_HELO:
-		if (class == 2)
+		if (class == 2) {
+			take_name(c);
 			client_ready(c);
-		else
+		} else {
 			client_close_reply(c);
+		}
 		return;
 	case CS_STARTTLS:
 		if (c->reply.code == 220) {
@@ -385,6 +396,11 @@ void smtp_client_tls_started(struct smtp_client *c)
 	buf_reset(&c->out);
 	c->in_off = c->out_off = 0;
 	greet(c);
+}
+
+struct str smtp_client_name(const struct smtp_client *c)
+{
+	return str_from(c->name);
 }
 
 unsigned smtp_client_caps(const struct smtp_client *c, uint64_t *ret_size)

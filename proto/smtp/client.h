@@ -260,6 +260,8 @@ void smtp_client_tls_started(struct smtp_client *c);
 
 /* SMTP_CAP_*; *ret_size (may be NULL): the peer's limit, 0: none given. */
 unsigned smtp_client_caps(const struct smtp_client *c, uint64_t *ret_size);
+/* What the peer calls itself in its reply to EHLO, LHLO or HELO: its first word, printable; "": nothing, or more than 255 octets. A claim, no more. */
+struct str smtp_client_name(const struct smtp_client *c);
 enum smtp_phase smtp_client_phase(const struct smtp_client *c);
 /* Grows with each whole reply: what a driver restarts its deadline by. */
 uint64_t smtp_client_replies(const struct smtp_client *c);

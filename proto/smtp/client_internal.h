@@ -76,6 +76,7 @@ struct smtp_client {
 	const char *lost_why;
 	struct client_offer offer;
 	uint64_t replies;
+	char name[256];        /* what the peer calls itself in its reply to the last EHLO, LHLO or HELO; "": nothing, or too long */
 	uint64_t mails; /* MAIL commands of this session */
 	struct buf in, out;
 	size_t in_off, out_off; /* consumed octets at their fronts */

@@ -111,7 +111,7 @@ static int take(struct str address, struct buf *local, struct buf *domain)
 	if (!a.literal)
 		return smtp_domain_to_ascii(a.domain, domain) ? SRS_BAD_ADDRESS : 0;
 	for (size_t i = 0; i < a.domain.n; i++)
-		buf_addc(domain, a.domain.p[i] >= 'A' && a.domain.p[i] <= 'Z' ? (char)(a.domain.p[i] + 32) : a.domain.p[i]);
+		buf_addc(domain, ascii_lower(a.domain.p[i]));
 	return domain->failed ? SRS_MEMORY : 0;
 }
 
@@ -267,7 +267,7 @@ static int original(const struct parts *p, struct buf *out)
 	if (!p->covered.host.n) {
 		for (size_t i = 0; i < p->covered.user.n; i++) {
 			char c = p->covered.user.p[i];
-			buf_addc(out, c >= 'A' && c <= 'Z' ? (char)(c + 32) : c);
+			buf_addc(out, ascii_lower(c));
 		}
 		if (!out->failed)
 			return SRS_KEPT;

@@ -8,15 +8,10 @@ static const char base32[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"; /* RFC 4648 §6
 /* RFC 4648 §5, as '+' would be a separator and '/' is a surprise to some */
 static const char base64url[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-static char lower(char c)
-{
-	return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c;
-}
-
 static void add_lower(struct buf *b, struct str s)
 {
 	for (size_t i = 0; i < s.n; i++)
-		buf_addc(b, lower(s.p[i]));
+		buf_addc(b, ascii_lower(s.p[i]));
 }
 
 /* A text with its length before it. */
@@ -76,7 +71,7 @@ int srs_tag(const struct srs *s, struct str key, const struct srs_covered *c, ch
 static void fold(bool weak, const char *in, size_t n, char *out)
 {
 	for (size_t i = 0; i < n; i++)
-		out[i] = weak && in[i] == '+' ? '-' : weak && in[i] == '/' ? '_' : lower(in[i]);
+		out[i] = weak && in[i] == '+' ? '-' : weak && in[i] == '/' ? '_' : ascii_lower(in[i]);
 }
 
 int srs_tag_check(const struct srs *s, const struct srs_covered *c, struct str tag)
@@ -111,7 +106,7 @@ int srs_stamp_day(struct str stamp, uint64_t today, uint64_t *ret)
 	if (stamp.n != SRS_STAMP)
 		return -1;
 	for (size_t i = 0; i < SRS_STAMP; i++) {
-		char c = lower(stamp.p[i]);
+		char c = ascii_lower(stamp.p[i]);
 		if (c >= 'a' && c <= 'z')
 			value = value << 5 | (uint64_t)(c - 'a');
 		else if (c >= '2' && c <= '7')

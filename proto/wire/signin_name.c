@@ -57,7 +57,7 @@ int wire_signin_name(struct str name, char *out)
 			unsigned char c = (unsigned char)name.p[n];
 			if (!plain(c))
 				return -1;
-			out[n] = (char)(c >= 'A' && c <= 'Z' ? c + 32 : c);
+			out[n] = ascii_lower(c);
 		}
 		out[n] = 0;
 		return reserved(out) ? -1 : (int)n;

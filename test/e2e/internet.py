@@ -74,6 +74,7 @@ def domains(t):
 def hosts(t):
     """The next exchanger when one is down, busy or says no for now; a refusal for good is believed; what cannot be delivered goes back."""
     net = Net(t, {"far.test": "@ IN MX 10 a\n@ IN MX 20 b\na IN A 127.9.0.21\nb IN A 127.9.0.22\n", "null.test": "@ IN MX 0 .\n",
+                  "ring.test": one_zone("mx", "127.9.0.24"), "twin.test": "@ IN MX 10 mx.ring.test.\n@ IN MX 20 b.far.test.\n",
                   "self.test": "@ IN MX 10 mx.example.test.\n"}, "ADDRESS_HEALTH = NO\nSHAPE_1 = * backoff=1s..2s\n")
     b = net.sink("127.9.0.22")
     net.accept("down", "x@far.test")
@@ -94,6 +95,15 @@ def hosts(t):
         net.accept(token, rcpt)
         text = report(net, token)
         pepsi.check("Status: " + status in text, text)
+    # who answers by our name is ourselves: another exchanger takes it, or it goes back
+    ring = net.sink("127.9.0.24")
+    ring.script = {"ehlo": "250 MX.example.test"}
+    net.accept("twin", "x@twin.test")
+    arrives("twin", b)
+    net.accept("ring", "x@ring.test")
+    text = report(net, "ring")
+    pepsi.check("Status: 5.4.6" in text and "loops back to ourselves" in text and not ring.messages, text)
+    net.d.counts(2, "loops_total")
     a.down()
     b.down()
     net.accept("wait", "x@far.test")

@@ -153,9 +153,15 @@ def queue_listing(t):
     pepsi.wait_for("the message waits", lambda: s.d.queue("--status", "paused"))
     out = s.run(name="pepsi-mailq")[1]
     pepsi.check(re.search(r"(?s)^-Queue ID-.*\n\d+ +\d+ \w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d +from@example.test\n\(.*\)\n +to@far.test\n\n-- 1 Kbytes in 1 Request\.\n$", out), out)
-    pepsi.check("1 messages are tried now" in s.ok("-q", "-v"), "-q")
+    pepsi.check("1 message is tried now" in s.ok("-q", "-v"), "-q")
     origin = s.d.json("queue", "show", str(s.d.queue()[0]["id"]))["state"]["origin"]
     pepsi.check(origin["uid"] == os.geteuid() and origin["account"] == "uid:%d" % os.geteuid() and origin["listener"] == "sendmail", "origin: %s" % origin)
+    # held: marked as elsewhere, with the operator's reason; not touched by -q
+    ident = str(s.d.queue()[0]["id"])
+    pepsi.wait_for("it waits again", lambda: s.d.cli("queue", "hold", ident, "--reason", "ask Ann first")[0] == 0)
+    out = s.run(name="pepsi-mailq")[1]
+    pepsi.check(re.search(r"(?m)^%s! .*\n\(held by hand: ask Ann first\)$" % ident, out), out)
+    pepsi.check("0 messages are tried now" in s.ok("-q", "-v"), "-q lets go what is held")
     s.d.stop()
 
 

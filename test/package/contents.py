@@ -35,7 +35,7 @@ MAIN = """
 /usr/lib/pepsi/modules/pepsi-stage-dkim-sign.so /usr/lib/pepsi/modules/pepsi-stage-arc.so /usr/lib/pepsi/modules/pepsi-stage-srs.so /usr/bin/pepsi-keys /usr/lib/pepsi/modules/pepsi-stage-bounce.so /usr/lib/pepsi/modules/pepsi-stage-pipe.so
 /usr/share/pepsi/db/pepsi-0001.sql /usr/share/pepsi/db/procedures.sql /usr/share/pepsi/db/README.md
 /usr/share/doc/pepsi/copyright /usr/share/doc/pepsi/changelog.gz /usr/share/doc/pepsi/changelog.Debian.gz
-/usr/share/doc/pepsi/README.Debian /usr/share/doc/pepsi/installing.md /usr/share/doc/pepsi/examples/pepsi.conf
+/usr/share/doc/pepsi/README.Debian /usr/share/doc/pepsi/installing.md /usr/share/doc/pepsi/coming-from.md /usr/share/doc/pepsi/examples/submission.conf /usr/share/doc/pepsi/examples/pepsi.conf
 /usr/share/man/man5/pepsi.conf.5.gz /usr/share/man/man8/pepsid.8.gz /usr/share/man/man7/pepsi.state.7.gz
 /usr/share/man/man7/pepsi-stage-srs.7.gz /usr/share/doc/pepsi/forwarding.md /usr/share/doc/pepsi/examples/forwarding.conf
 """.split()

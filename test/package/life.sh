@@ -83,12 +83,21 @@ first() {
 	pepsi status >/try/status || fail "pepsi status"
 	grep -qi accept /try/status || fail "pepsi status: $(cat /try/status)"
 	stat -c %U /proc/[0-9]* | grep -qx pepsi-reactor || fail "nothing runs as pepsi-reactor"
+	# as installing.md has it: a program of this machine, and who may look
+	printf 'Subject: by a program\n\nHello.\n' | pepsi-sendmail you@localhost || fail "pepsi-sendmail"
+	until_true "what pepsi-sendmail took does not arrive" delivered localhost/you "by a program"
+	useradd ann
+	su ann -c 'pepsi status' >/try/ann 2>&1 && fail "anybody may ask for the status"
+	grep -q 'member of the group pepsi-reactor' /try/ann || fail "who may not ask is not told who may: $(cat /try/ann)"
+	usermod -aG pepsi-reactor ann
+	su ann -c 'pepsi status && pepsi queue list' >/try/ann 2>&1 || fail "a member of pepsi-reactor may not ask: $(cat /try/ann)"
+	userdel ann
 	mail you@localhost stranger@elsewhere.test "nowhere to go"
 	until_true "no report of what cannot be delivered" delivered localhost/you "[^n]"
 	pepsi reload >/dev/null || fail "pepsi reload"
 	pepsi-failure-bouncer --once >>$log 2>&1 || fail "pepsi-failure-bouncer --once"
 	stop
-	ok "first message in the Maildir, report to the sender, status, reload, failure-bouncer, stop"
+	ok "first messages in the Maildir, an operator by group, report to the sender, status, reload, failure-bouncer, stop"
 }
 
 develop() {

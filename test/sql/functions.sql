@@ -331,6 +331,13 @@ BEGIN
     ASSERT (SELECT array_agg(id ORDER BY timeout) FROM pepsi.workqueue WHERE state ->> 'last_error' = 'why') = '{-20,-19,-18}';
     ASSERT (SELECT min(timeout) > now() + interval '98 s' AND max(timeout) < now() + interval '107 s' FROM pepsi.workqueue WHERE state ->> 'last_error' = 'why');
     DELETE FROM pepsi.workqueue;
+    -- a module out of its mind puts off others' mail for that hour, too, and no longer
+    INSERT INTO pepsi.workqueue (id, body_id, stage, status, mail_from, rcpt_to, headers)
+        SELECT -i, -1, 's', 'pending', 'a@b', ARRAY['x@d' || i || '.test'], '' FROM generate_series(1, 4) i;
+    ASSERT pepsi.workqueue_put_off('{s,s,s,s}', '{d1.test,d2.test,d3.test,d4.test}', '{2147483647,2147483647,0,3601}', '{1,2147483647,2147483647,1}', '{x,x,x,x}',
+        '{432000,9223372036,432000,432000}', 3600, 10) = 4;
+    ASSERT (SELECT max(timeout) FROM pepsi.workqueue) <= now() + interval '3601 s', (SELECT max(timeout) - now() FROM pepsi.workqueue);
+    DELETE FROM pepsi.workqueue;
     DELETE FROM pepsi.workqueue_body;
 END $$;
 

@@ -19,25 +19,30 @@ static int add_name(X509 *x, const char *host)
 	return ok ? 0 : -1;
 }
 
+X509 *certificate_new(EVP_PKEY *key, const char *host)
+{
+	X509 *x = X509_new();
+	if (!x)
+		return NULL;
+	X509_set_version(x, 2);
+	ASN1_INTEGER_set(X509_get_serialNumber(x), 1);
+	X509_gmtime_adj(X509_getm_notBefore(x), -3600);
+	X509_gmtime_adj(X509_getm_notAfter(x), 3600);
+	X509_NAME_add_entry_by_txt(X509_get_subject_name(x), "CN", MBSTRING_ASC, (const unsigned char *)host, -1, -1, 0);
+	X509_set_issuer_name(x, X509_get_subject_name(x));
+	X509_set_pubkey(x, key);
+	if (add_name(x, host) == 0 && X509_sign(x, key, EVP_sha256()) > 0)
+		return x;
+	X509_free(x);
+	return NULL;
+}
+
 int certificate_make(const char *host, const char *cert_path, const char *key_path)
 {
 	EVP_PKEY *key = EVP_EC_gen("P-256");
-	X509 *x = X509_new();
+	X509 *x = key ? certificate_new(key, host) : NULL;
 	FILE *c = fopen(cert_path, "we"), *k = fopen(key_path, "we");
-	int ret = -1;
-	if (key && x && c && k) {
-		X509_set_version(x, 2);
-		ASN1_INTEGER_set(X509_get_serialNumber(x), 1);
-		X509_gmtime_adj(X509_getm_notBefore(x), -3600);
-		X509_gmtime_adj(X509_getm_notAfter(x), 3600);
-		X509_NAME_add_entry_by_txt(
-		    X509_get_subject_name(x), "CN", MBSTRING_ASC, (const unsigned char *)host, -1, -1, 0);
-		X509_set_issuer_name(x, X509_get_subject_name(x));
-		X509_set_pubkey(x, key);
-		if (add_name(x, host) == 0 && X509_sign(x, key, EVP_sha256()) > 0 && PEM_write_X509(c, x) == 1 &&
-		    PEM_write_PrivateKey(k, key, NULL, NULL, 0, NULL, NULL) == 1)
-			ret = 0;
-	}
+	int ret = x && c && k && PEM_write_X509(c, x) == 1 && PEM_write_PrivateKey(k, key, NULL, NULL, 0, NULL, NULL) == 1 ? 0 : -1;
 	if (c)
 		fclose(c);
 	if (k)

@@ -302,6 +302,7 @@ int main(void)
 		cmocka_unit_test(test_internet_tls_required),
 		cmocka_unit_test(test_internet_tls_verify),
 		cmocka_unit_test(test_internet_unsafe_domain),
+		cmocka_unit_test(test_internet_loop),
 		cmocka_unit_test(test_internet_unsafe_and_dead),
 		cmocka_unit_test(test_internet_dane),
 		cmocka_unit_test(test_internet_dane_wrong),

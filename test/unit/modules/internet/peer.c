@@ -1,6 +1,7 @@
 /* See peer.h. */
 #include "peer.h"
 
+#include "../../net/certificate.h"
 #include "fake_host.h"
 
 #include <arpa/inet.h>
@@ -9,7 +10,6 @@
 #include <openssl/pem.h>
 #include <openssl/sha.h>
 #include <openssl/ssl.h>
-#include <openssl/x509v3.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -51,23 +51,9 @@ unsigned peer_port(void)
 
 static void certificate(const char *name)
 {
-	char alt[100];
 	unsigned char *der = NULL, hash[SHA256_DIGEST_LENGTH];
 	key = EVP_EC_gen("P-256");
-	cert = X509_new();
-	X509_set_version(cert, 2);
-	ASN1_INTEGER_set(X509_get_serialNumber(cert), 1);
-	X509_gmtime_adj(X509_getm_notBefore(cert), -3600);
-	X509_gmtime_adj(X509_getm_notAfter(cert), 3600);
-	X509_set_pubkey(cert, key);
-	X509_NAME *n = X509_get_subject_name(cert);
-	X509_NAME_add_entry_by_txt(n, "CN", MBSTRING_ASC, (const unsigned char *)name, -1, -1, 0);
-	X509_set_issuer_name(cert, n);
-	snprintf(alt, sizeof alt, "DNS:%s", name);
-	X509_EXTENSION *e = X509V3_EXT_conf_nid(NULL, NULL, NID_subject_alt_name, alt);
-	X509_add_ext(cert, e, -1);
-	X509_EXTENSION_free(e);
-	assert_true(X509_sign(cert, key, EVP_sha256()) > 0);
+	assert_non_null(cert = certificate_new(key, name));
 	int len = i2d_X509_PUBKEY(X509_get_X509_PUBKEY(cert), &der);
 	assert_true(len > 0);
 	SHA256(der, (size_t)len, hash);

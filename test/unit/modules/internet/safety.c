@@ -133,6 +133,32 @@ void test_internet_unsafe_domain(void **state)
 	peer_end(&p);
 }
 
+/* Who answers by our own name is ourselves: nothing is sent there, and what nobody else takes goes back. Another exchanger may take it. */
+void test_internet_loop(void **state)
+{
+#define ITSELF "!220 p\r\n", "?EHLO us.example\r\n", "!250-US.Example at your service\r\n250 PIPELINING\r\n"
+	static const char *const leaves[] = { ITSELF, QUIT, NULL }, *const takes[] = { ITSELF, TAKE, "~", NULL };
+	struct site s;
+	struct peer p;
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct pepsi_msg m = site_message("x@example.org");
+		peer_start(&p, "127.0.0.2", i ? takes : leaves);
+		site_open(&s, plain_zone, false, i ? "LOOP_DETECT=NO\n" : NULL);
+		site_deliver(&s, &m);
+		site_says(&m, i ? "complete_success" : "loops back to ourselves");
+		if (!i) {
+			site_says(&m, "5.4.6");
+			site_logs(&m, "event=loop domain=\"example.org\"");
+		}
+		site_done(&m);
+		if (!i)
+			site_until(1);
+		site_close(&s);
+		peer_end(&p);
+	}
+}
+
 /* One host is well but not safe enough for this domain, the other is dead: that keeps nobody else from the first. */
 void test_internet_unsafe_and_dead(void **state)
 {

@@ -62,6 +62,7 @@ void test_internet_tls_fails(void **state);
 void test_internet_tls_required(void **state);
 void test_internet_tls_verify(void **state);
 void test_internet_unsafe_domain(void **state);
+void test_internet_loop(void **state);
 void test_internet_unsafe_and_dead(void **state);
 void test_internet_dane(void **state);
 void test_internet_dane_wrong(void **state);

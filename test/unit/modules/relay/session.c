@@ -1,5 +1,6 @@
 /* The driver over real descriptors: a forked peer on a Unix socket that reads what it expects and answers. No time is
  * waited for except where silence is the subject (50 ms). */
+#include "../../net/certificate.h"
 #include "fake_host.h"
 #include "hop_socket.h"
 #include "hop_tls.h"
@@ -8,7 +9,6 @@
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
-#include <openssl/x509v3.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -265,26 +265,6 @@ struct server {
 	BIO *in, *out;
 };
 
-static X509 *certificate(EVP_PKEY *key, const char *name)
-{
-	X509 *x = X509_new();
-	char alt[100];
-	X509_set_version(x, 2);
-	ASN1_INTEGER_set(X509_get_serialNumber(x), 1);
-	X509_gmtime_adj(X509_getm_notBefore(x), -3600);
-	X509_gmtime_adj(X509_getm_notAfter(x), 3600);
-	X509_set_pubkey(x, key);
-	X509_NAME *n = X509_get_subject_name(x);
-	X509_NAME_add_entry_by_txt(n, "CN", MBSTRING_ASC, (const unsigned char *)name, -1, -1, 0);
-	X509_set_issuer_name(x, n);
-	snprintf(alt, sizeof alt, "DNS:%s", name);
-	X509_EXTENSION *e = X509V3_EXT_conf_nid(NULL, NULL, NID_subject_alt_name, alt);
-	X509_add_ext(x, e, -1);
-	X509_EXTENSION_free(e);
-	assert_true(X509_sign(x, key, EVP_sha256()) > 0);
-	return x;
-}
-
 /* Runs both sides until the client is done. Returns what hop_tls_handshake() said last. */
 static int meet(struct hop_tls *t, struct server *s, struct buf *why)
 {
@@ -310,7 +290,7 @@ static int meet(struct hop_tls *t, struct server *s, struct buf *why)
 void test_session_tls(void **state)
 {
 	EVP_PKEY *key = EVP_EC_gen("P-256");
-	X509 *x = certificate(key, "mx.example.net");
+	X509 *x = certificate_new(key, "mx.example.net");
 	char ca[] = "/tmp/pepsi-unit-ca-XXXXXX";
 	int fd = mkstemp(ca);
 	FILE *f = fdopen(fd, "w");

@@ -293,6 +293,13 @@ static void test_pieces(void **state)
 	buf_reset(&b);
 	dsn_utf8_address(&b, STR("\xc3\xa9+a=\\b@c"), true, 90); /* RFC 6533 §3: utf-8-addr-unitext */
 	assert_text(buf_str(&b), "\xc3\xa9\\x{2B}a\\x{3D}\\x{5C}b@c");
+	/* what cannot be shown any more is not looked at: neither is a text judged by it, nor a character parted where looking ends */
+	buf_reset(&b);
+	dsn_text(&b, STR("\xf0\x9f\x93\xa7\xf0\x9f\x93\xa7\xc3\xa9\xf0\x9f\x93\xa7 latin \xe9"), true, 4);
+	assert_text(buf_str(&b), "\xf0\x9f\x93\xa7");
+	buf_reset(&b);
+	dsn_text(&b, STR("\xc3\xa9\xc3\xa9\xe2\x82\xac\xe2\x82\xac latin \xe9"), true, 2);
+	assert_text(buf_str(&b), "\xc3\xa9");
 	buf_free(&b);
 }
 

@@ -1,7 +1,7 @@
 /* The grammar that the TXT records of MTA-STS (RFC 8461 §3.1) and TLSRPT (RFC 8460 §3) share: a version, then "; name=value", perhaps a
  * last semicolon. Inside proto only. */
-#ifndef PROTO_RELAY_FIELDS_H
-#define PROTO_RELAY_FIELDS_H
+#ifndef PROTO_DNS_FIELDS_H
+#define PROTO_DNS_FIELDS_H
 
 #include "base/str.h"
 

@@ -1,5 +1,5 @@
-/* KEY_DIR, read and watched (keys.h). Opens nothing through a symbolic link; what others can read is no secret any more, and is not used. */
-#include "keys.h"
+/* KEY_DIR, read and watched (return_keys.h). Opens nothing through a symbolic link; what others can read is no secret any more, and is not used. */
+#include "return_keys.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,15 +1,10 @@
 /* See fields.h. */
-#include "proto/relay/fields.h"
-
-static bool alnum(char c)
-{
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-}
+#include "proto/dns/fields.h"
 
 bool fields_alnum(struct str s)
 {
 	for (size_t i = 0; i < s.n; i++)
-		if (!alnum(s.p[i]))
+		if (!ascii_is_alnum(s.p[i]))
 			return false;
 	return s.n > 0;
 }
@@ -17,7 +12,7 @@ bool fields_alnum(struct str s)
 bool fields_name_ok(struct str s)
 {
 	for (size_t i = 0; i < s.n; i++)
-		if (!alnum(s.p[i]) && (!i || (s.p[i] != '_' && s.p[i] != '-' && s.p[i] != '.')))
+		if (!ascii_is_alnum(s.p[i]) && (!i || (s.p[i] != '_' && s.p[i] != '-' && s.p[i] != '.')))
 			return false;
 	return s.n > 0 && s.n <= 32;
 }

@@ -1,7 +1,7 @@
 /* The keys of KEY_DIR as pepsi-keys srs writes them (proto/srs/ring.h), read anew when the file changes. They are in this process alone, in one
  * place, and wiped when they go. */
-#ifndef STAGE_SRS_KEYS_H
-#define STAGE_SRS_KEYS_H
+#ifndef COMMON_RETURN_KEYS_H
+#define COMMON_RETURN_KEYS_H
 
 #include "proto/srs/ring.h"
 #include "proto/srs/srs.h"
