@@ -930,11 +930,72 @@ BEGIN
     RETURN true;
 END $$;
 
--- Does a pattern mean this address? "@example.org": everybody there. ASCII letters without case, as core/worker/steer.c compares.
+-- The A-label of a label that is not ASCII (RFC 3492). Letters are folded as far as the database's collation goes; where that is not far enough a worker
+-- sees the difference (core/worker/steer.c), since it has IDNA's own tables.
+CREATE FUNCTION pepsi.label_fold(p_label text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+DECLARE
+    l text := CASE WHEN getdatabaseencoding() = 'UTF8' THEN lower(normalize(left(p_label, 63), NFKC)) ELSE '' END;
+    points integer[] := ARRAY(SELECT ascii(c) FROM regexp_split_to_table(l, '') WITH ORDINALITY t(c, i) ORDER BY i);
+    digits constant text := 'abcdefghijklmnopqrstuvwxyz0123456789';
+    basic text := coalesce((SELECT string_agg(chr(c), '' ORDER BY i) FROM unnest(points) WITH ORDINALITY t(c, i) WHERE c < 128), '');
+    h integer := length(basic);
+    b constant integer := length(basic);
+    o text := CASE WHEN b > 0 THEN basic || '-' ELSE '' END;
+    n integer := 128; delta bigint := 0; bias integer := 72; m integer; c integer; q bigint; k integer; t integer;
+BEGIN
+    IF l = '' OR b = cardinality(points) THEN
+        RETURN lower(p_label COLLATE "C");
+    END IF;
+    WHILE h < cardinality(points) LOOP
+        SELECT min(x) INTO m FROM unnest(points) x WHERE x >= n;
+        delta := delta + (m - n)::bigint * (h + 1);
+        n := m;
+        FOREACH c IN ARRAY points LOOP
+            IF c < n THEN
+                delta := delta + 1;
+            ELSIF c = n THEN
+                q := delta;
+                k := 36;
+                LOOP
+                    t := CASE WHEN k <= bias THEN 1 WHEN k >= bias + 26 THEN 26 ELSE k - bias END;
+                    EXIT WHEN q < t;
+                    o := o || substr(digits, (t + (q - t) % (36 - t))::integer + 1, 1);
+                    q := (q - t) / (36 - t);
+                    k := k + 36;
+                END LOOP;
+                o := o || substr(digits, q::integer + 1, 1);
+                delta := CASE WHEN h = b THEN delta / 700 ELSE delta / 2 END;
+                delta := delta + delta / (h + 1);
+                k := 0;
+                WHILE delta > 455 LOOP
+                    delta := delta / 35;
+                    k := k + 36;
+                END LOOP;
+                bias := (k + 36 * delta / (delta + 38))::integer;
+                delta := 0;
+                h := h + 1;
+            END IF;
+        END LOOP;
+        delta := delta + 1;
+        n := n + 1;
+    END LOOP;
+    RETURN 'xn--' || o;
+END $$;
+
+-- An address, or "@domain", as it is compared: ASCII letters in lower case, the domain's labels as A-labels.
+CREATE FUNCTION pepsi.address_fold(p_address text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN octet_length(p_address) = length(p_address) OR strpos(p_address, '@') = 0 THEN lower(p_address COLLATE "C")
+        ELSE lower(left(p_address, length(p_address) - length(split_part(p_address, '@', -1))) COLLATE "C") || (
+            SELECT string_agg(CASE WHEN octet_length(l) = length(l) THEN lower(l COLLATE "C") ELSE pepsi.label_fold(l) END, '.' ORDER BY i)
+            FROM unnest(string_to_array(split_part(p_address, '@', -1), '.')) WITH ORDINALITY t(l, i)) END
+$$;
+
+-- Does a pattern mean this address? "@example.org": everybody there. ASCII letters without case, U-labels as A-labels, as core/worker/steer.c compares.
 CREATE FUNCTION pepsi.address_means(p_pattern text, p_address text) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    SELECT lower(p_address COLLATE "C") = lower(p_pattern COLLATE "C") OR (left(p_pattern, 1) = '@'
-        AND right(lower(p_address COLLATE "C"), length(p_pattern)) = lower(p_pattern COLLATE "C"))
+    SELECT a = p OR (left(p, 1) = '@' AND right(a, length(p)) = p) FROM (SELECT pepsi.address_fold(p_address) AS a, pepsi.address_fold(p_pattern) AS p) x
 $$;
 
 -- The rows an operator means: these, or those for which all that is not NULL holds. "@example.org" as sender or recipient means the whole domain, "<>" the null sender.
@@ -1932,8 +1993,8 @@ BEGIN
         RAISE EXCEPTION '"%" is no address and no network', p ->> 'client' USING ERRCODE = 'invalid_parameter_value';
     END IF;
     RETURN jsonb_populate_record(NULL::pepsi.queue_rule, p || jsonb_build_object(
-        'sender', CASE WHEN p ->> 'sender' = '<>' THEN '' ELSE lower((p ->> 'sender') COLLATE "C") END,
-        'recipient', lower((p ->> 'recipient') COLLATE "C"),
+        'sender', CASE WHEN p ->> 'sender' = '<>' THEN '' ELSE pepsi.address_fold(p ->> 'sender') END,
+        'recipient', pepsi.address_fold(p ->> 'recipient'),
         'expires_at', now() + (p ->> 'for')::integer * interval '1 second'));
 END $$;
 

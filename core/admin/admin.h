@@ -31,7 +31,7 @@ struct admin_source {
 	const struct config *(*config)(void *arg); /* the one in force */
 	struct net_dns *(*dns)(void *arg);         /* the resolver; it outlives the admin. NULL: none */
 	/* What would a RCPT with this address be told? done(): once, at once or later; a word and who said so (ingress.h). */
-	void (*recipient)(void *arg, struct str address, void (*done)(void *ctx, const char *answer, const char *source), void *ctx);
+	void (*recipient)(void *arg, struct str address, void (*done)(void *ctx, const char *answer, const char *source, const char *why), void *ctx);
 	/* What workers report of themselves, as one JSON array; of this stage, or of all (NULL). */
 	void (*reports)(void *arg, const char *stage, struct buf *json);
 };

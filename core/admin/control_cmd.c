@@ -266,7 +266,7 @@ static void run_stop(struct control_peer *c)
 
 /* --- recipients */
 
-static void on_recipient(void *arg, const char *answer, const char *source)
+static void on_recipient(void *arg, const char *answer, const char *source, const char *why)
 {
 	struct control_peer *c = control_redeem(arg);
 	if (!c)
@@ -278,6 +278,8 @@ static void on_recipient(void *arg, const char *answer, const char *source)
 	admin_json_stringz(&b, answer);
 	buf_addz(&b, ",\"source\":");
 	admin_json_stringz(&b, source);
+	buf_addz(&b, ",\"why\":");
+	admin_json_stringz(&b, why);
 	buf_addc(&b, '}');
 	if (b.failed)
 		control_answer_error(c, "out of memory", "");
@@ -296,7 +298,7 @@ static void run_recipient(struct control_peer *c)
 	if (src->recipient)
 		src->recipient(src->arg, str_from(c->req.recipient), on_recipient, t);
 	else
-		on_recipient(t, "away", "");
+		on_recipient(t, "away", "", "");
 }
 
 void control_cmd_run(struct control_peer *c)

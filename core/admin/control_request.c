@@ -3,6 +3,7 @@
 #include "control_request.h"
 
 #include "base/log.h"
+#include "proto/dns/address.h"
 
 #include <inttypes.h>
 #include <json-c/json.h>
@@ -201,6 +202,20 @@ static int check_rule(const struct control_request *r, struct fault *f)
 	return 0;
 }
 
+/* Patterns are compared in this form: bücher.example and xn--bcher-kva.example are one domain, whoever wrote which. */
+static int fold_pattern(char **pattern, struct fault *f)
+{
+	struct buf b = BUF_INIT(CONTROL_TEXT_MAX * 4);
+	char *folded = *pattern && dns_address_fold(str_from(*pattern), &b) == 0 ? str_dupz(buf_str(&b)) : NULL;
+	bool failed = *pattern && !folded;
+	buf_free(&b);
+	if (failed)
+		return fail(f, "out of memory");
+	free(*pattern);
+	*pattern = folded;
+	return 0;
+}
+
 static int check_whole(const struct control_request *r, struct fault *f)
 {
 	bool filter = r->stage || r->status || r->sender || r->recipient;
@@ -271,7 +286,10 @@ static int take_root(struct json_object *root, struct control_request *r, struct
 			if (take_arg(r, allowed, name, value, f))
 				return -1;
 	}
-	return check_whole(r, f);
+	if (check_whole(r, f))
+		return -1;
+	bool patterns = r->cmd == CONTROL_RULE_ADD || r->cmd == CONTROL_QUEUE_LIST || r->flags & CONTROL_SELECTS;
+	return patterns && (fold_pattern(&r->sender, f) || fold_pattern(&r->recipient, f)) ? -1 : 0;
 }
 
 int control_request_parse(struct str line, struct control_request *ret, char *err, size_t err_size, char *hint,

@@ -52,6 +52,11 @@ static void print_verdict(struct json_object *o, struct str answer)
 	if (str_eq(answer, STR("yes"))) {
 		fputs(": accepted, known to ", stdout);
 		cli_text_print(stdout, cli_json_text(o, "source"));
+	} else if (cli_json_text(o, "why").n) { /* a stage's own words */
+		fputs(str_eq(answer, STR("no")) ? ": refused by " : ": not now, by ", stdout);
+		cli_text_print(stdout, cli_json_text(o, "source"));
+		fputs(str_eq(answer, STR("no")) ? ", 550 " : ", ", stdout);
+		cli_text_print(stdout, cli_json_text(o, "why"));
 	} else if (str_eq(answer, STR("no"))) {
 		fputs(": refused, 550 5.1.1: no source of RECIPIENTS knows it", stdout);
 	} else if (str_eq(answer, STR("away"))) {

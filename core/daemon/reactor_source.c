@@ -68,7 +68,7 @@ static void src_stop(void *arg)
 	reactor_tell_spawner(arg, &m);
 }
 
-static void src_recipient(void *arg, struct str address, void (*done)(void *ctx, const char *answer, const char *source), void *ctx)
+static void src_recipient(void *arg, struct str address, void (*done)(void *ctx, const char *answer, const char *source, const char *why), void *ctx)
 {
 	struct reactor *r = arg;
 	ingress_test_recipient(r->ingress, address, done, ctx);

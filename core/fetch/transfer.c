@@ -94,13 +94,7 @@ static int load(void)
 		{ "curl_multi_init", &curl.multi_init }, { "curl_multi_setopt", &curl.multi_setopt }, { "curl_multi_add_handle", &curl.multi_add },
 		{ "curl_multi_remove_handle", &curl.multi_remove }, { "curl_multi_socket_action", &curl.multi_socket_action },
 		{ "curl_multi_assign", &curl.multi_assign }, { "curl_multi_info_read", &curl.multi_info_read } };
-	const char *why;
-	int rc = library_bind("libcurl.so.4", of, sizeof of / sizeof *of, &why);
-	if (rc < 0)
-		log_error(NULL, "event=fetch-start reason=\"libcurl.so.4 cannot be loaded (package libcurl4)\" detail=%s", log_qz(why));
-	else if (rc)
-		log_error(NULL, "event=fetch-start reason=\"libcurl.so.4 lacks %s\"", why);
-	return rc ? -1 : 0;
+	return library_need("fetch-start", "libcurl.so.4", "libcurl4", of, sizeof of / sizeof *of);
 }
 
 /* -- the loop */

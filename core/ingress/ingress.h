@@ -68,8 +68,8 @@ void ingress_recipients_changed(struct ingress *in);
 /* What is laid over the configuration of stages has changed (c itself has not): workers that judge before acceptance are replaced. */
 void ingress_workers_changed(struct ingress *in, const struct config *c);
 /* What would a RCPT with this address be told? Answers once, from inside the call or later: "yes", "no", "away", "relay" (not one of
- * LOCAL_DOMAINS), "invalid", and the source that said so, or "". */
-typedef void (*ingress_test_fn)(void *arg, const char *answer, const char *source);
+ * LOCAL_DOMAINS), "invalid", and the source that said so, or ""; why: of a stage that does not know it, what the client would be told (printable, one line), else "". */
+typedef void (*ingress_test_fn)(void *arg, const char *answer, const char *source, const char *why);
 void ingress_test_recipient(struct ingress *in, struct str address, ingress_test_fn fn, void *arg);
 /* Begins to accept. admission: connection of role pepsi-ingress, owned by the caller; may be down: 451 then.
  * large: n_large more for large messages, so that small ones do not wait for them; two are put to use. */

@@ -17,15 +17,15 @@ struct test {
 
 static const char *const answers[] = { [RECIPIENT_YES] = "yes", [RECIPIENT_NO] = "no", [RECIPIENT_AWAY] = "away" };
 
-static void end(struct test *t, const char *answer, const char *source)
+static void end(struct test *t, const char *answer, const char *source, const char *why)
 {
-	t->fn(t->arg, answer, source);
+	t->fn(t->arg, answer, source, why);
 	free(t);
 }
 
 static void on_answer(void *arg, enum recipient_answer a, const char *source)
 {
-	end(arg, answers[a], source);
+	end(arg, answers[a], source, "");
 }
 
 static void ask_sources(struct test *t)
@@ -34,18 +34,19 @@ static void ask_sources(struct test *t)
 	const char *source = "";
 	enum recipient_answer r = recipients_ask(t->in->recipients, str_n(t->address, t->local_n), str_from(t->address + t->local_n + 1), on_answer, t, &ask, &source);
 	if (r != RECIPIENT_WAIT)
-		end(t, answers[r], source);
+		end(t, answers[r], source, "");
 }
 
 static void on_stage(void *arg, enum before_told told, const char *enhanced, const char *text)
 {
 	struct test *t = arg;
-	(void)enhanced;
-	(void)text;
-	if (told == BEFORE_SILENT)
+	char why[1200];
+	if (told == BEFORE_SILENT) {
 		ask_sources(t);
-	else
-		end(t, answers[told == BEFORE_KNOWS ? RECIPIENT_YES : told == BEFORE_REFUSES ? RECIPIENT_NO : RECIPIENT_AWAY], t->source);
+		return;
+	}
+	snprintf(why, sizeof why, "%s%s%s", enhanced, *enhanced && *text ? " " : "", text);
+	end(t, answers[told == BEFORE_KNOWS ? RECIPIENT_YES : told == BEFORE_REFUSES ? RECIPIENT_NO : RECIPIENT_AWAY], t->source, told == BEFORE_KNOWS ? "" : why);
 }
 
 /* A stage is asked as if a bounce came. */
@@ -54,16 +55,16 @@ void ingress_test_recipient(struct ingress *in, struct str address, ingress_test
 	struct smtp_address a;
 	const struct listening *l = in->listening;
 	if (smtp_address_parse(address, true, &a)) {
-		fn(arg, "invalid", "");
+		fn(arg, "invalid", "", "");
 		return;
 	}
 	if (!in->recipients || !l || !config_domains_has(l->terms->local, a.domain)) {
-		fn(arg, "relay", "");
+		fn(arg, "relay", "", "");
 		return;
 	}
 	struct test *t = malloc(sizeof *t + a.address.n + 1);
 	if (!t) {
-		fn(arg, "away", "");
+		fn(arg, "away", "", "");
 		return;
 	}
 	*t = (struct test){ .fn = fn, .arg = arg, .in = in, .local_n = a.local.n };
@@ -76,5 +77,5 @@ void ingress_test_recipient(struct ingress *in, struct str address, ingress_test
 	}
 	snprintf(t->source, sizeof t->source, RECIPIENTS_STAGE "%s", stage);
 	if (!before_ask(in->before, NULL, stage, STR_NULL, a.address, on_stage, t))
-		end(t, answers[RECIPIENT_AWAY], t->source);
+		end(t, answers[RECIPIENT_AWAY], t->source, "");
 }

@@ -66,13 +66,7 @@ static int load(void)
 		{ "ub_ctx_set_option", &ub.set_option }, { "ub_ctx_config", &ub.config }, { "ub_ctx_set_fwd", &ub.set_fwd },
 		{ "ub_ctx_add_ta_file", &ub.add_ta_file }, { "ub_ctx_debugout", &ub.debugout }, { "ub_resolve_event", &ub.resolve },
 		{ "ub_strerror", &ub.strerror } };
-	const char *why;
-	int rc = library_bind("libunbound.so.8", of, sizeof of / sizeof *of, &why);
-	if (rc < 0)
-		log_error(NULL, "event=recursor-start reason=\"libunbound.so.8 cannot be loaded (package libunbound8)\" detail=%s", log_qz(why));
-	else if (rc)
-		log_error(NULL, "event=recursor-start reason=\"libunbound.so.8 lacks %s\"", why);
-	return rc ? -1 : 0;
+	return library_need("recursor-start", "libunbound.so.8", "libunbound8", of, sizeof of / sizeof *of);
 }
 
 /* One write is one line or more, "[time] libunbound[pid:0] error: text". */

@@ -12,12 +12,12 @@
 #include <sys/random.h>
 #include <time.h>
 
-enum { MODULE_RESTS = 4 }; /* times as long as a connection took that could not be had for the module, none is tried */
-
 struct store_worker {
 	struct store_params params; /* strings owned */
-	PGconn *pg, *module_pg;
-	int64_t module_rest_us; /* no connection for the module is tried before */
+	PGconn *pg;
+	struct module_link module;
+	store_wait_fn wait; /* NULL: poll() */
+	void *wait_arg;
 	bool prepared[STMT_N];
 	struct store_worker_counts counts;
 };
@@ -86,8 +86,7 @@ void store_worker_free(struct store_worker *w)
 	if (!w)
 		return;
 	drop(w);
-	if (w->module_pg)
-		PQfinish(w->module_pg);
+	module_link_done(&w->module);
 	free((char *)w->params.conninfo);
 	free((char *)w->params.role);
 	free((char *)w->params.set_role);
@@ -105,27 +104,91 @@ struct store_worker_counts store_worker_count(const struct store_worker *w)
 	return w->counts;
 }
 
-static PGconn *connect_now(struct store_worker *w, char *err, size_t err_size)
+struct pg_conn *store_worker_module_db(struct store_worker *w)
 {
-	const char *values[2] = CONNECT_SETUP_PARAMS(&w->params);
+	return module_link_get(&w->module, &w->params);
+}
+
+void store_worker_live(struct store_worker *w, struct event_base *base, store_wait_fn wait, void *arg)
+{
+	w->wait = base ? wait : NULL;
+	w->wait_arg = arg;
+	module_link_live(&w->module, base);
+}
+
+/* --- waiting, connecting --- */
+
+/* fd can be read, or written where that is wanted: 1; 0: the time is over. */
+static int wait_fd(const struct worker_wait *by, int fd, short events, int ms)
+{
+	struct pollfd p = { .fd = fd, .events = events };
+	int n;
+
+	if (by->fn)
+		return by->fn(by->arg, fd, events & POLLIN, events & POLLOUT, ms);
+	do
+		n = poll(&p, 1, ms);
+	while (n < 0 && errno == EINTR);
+	return n > 0;
+}
+
+int worker_await(const struct worker_wait *by, PGconn *pg)
+{
+	for (;;) {
+		int unsent = PQflush(pg);
+
+		if (unsent < 0)
+			return PQconsumeInput(pg) && !PQisBusy(pg) ? 0 : -1; /* the server's last words may be there */
+		if (!PQisBusy(pg))
+			return 0;
+		if (!wait_fd(by, PQsocket(pg), unsent > 0 ? POLLIN | POLLOUT : POLLIN, STORE_ANSWER_S * 1000))
+			return -1;
+		if (!PQconsumeInput(pg) && PQisBusy(pg))
+			return -1;
+	}
+}
+
+/* libpq's own waiting knows a time for each of several hosts; step by step there is one for all, as the daemon's connections have it. */
+static PGconn *connect_by(const struct worker_wait *by, const struct connect_words *words, const char **ret_why)
+{
+	int64_t until = clock_mono_us() + STORE_CONNECT_S * US_PER_S;
+	PGconn *pg = by->fn ? PQconnectStartParams(words->keys, words->values, 1) : PQconnectdbParams(words->keys, words->values, 1);
+	PostgresPollingStatusType s = PGRES_POLLING_WRITING;
+
+	while (by->fn && pg && PQstatus(pg) != CONNECTION_BAD && s != PGRES_POLLING_OK && s != PGRES_POLLING_FAILED) {
+		int64_t left = until - clock_mono_us();
+
+		if (left <= 0 || !wait_fd(by, PQsocket(pg), s == PGRES_POLLING_READING ? POLLIN : POLLOUT, (int)(left / 1000) + 1)) {
+			*ret_why = "the database did not answer in time while connecting";
+			break;
+		}
+		s = PQconnectPoll(pg);
+	}
+	return pg;
+}
+
+PGconn *worker_connect(const struct worker_wait *by, const struct store_params *params, char *err, size_t err_size)
+{
+	const char *values[2] = CONNECT_SETUP_PARAMS(params), *why = NULL;
 	struct connect_words words;
-	PGresult *res;
+	PGresult *res = NULL;
 	PGconn *pg;
 
-	connect_words_set(&words, &w->params, NULL);
-	pg = PQconnectdbParams(words.keys, words.values, 1);
-	if (!pg || PQstatus(pg) != CONNECTION_OK) {
-		connect_one_line(err, err_size, pg ? PQerrorMessage(pg) : "out of memory");
+	connect_words_set(&words, params, NULL);
+	pg = connect_by(by, &words, &why);
+	if (!pg || why || PQstatus(pg) != CONNECTION_OK) {
+		connect_one_line(err, err_size, why ? why : pg ? PQerrorMessage(pg) : "out of memory");
 		PQfinish(pg);
 		return NULL;
 	}
 	PQsetNoticeReceiver(pg, connect_notice, NULL);
-	res = PQexecParams(pg, connect_setup_sql, 2, NULL, values, NULL, NULL, 1);
-	if (PQresultStatus(res) != PGRES_TUPLES_OK) {
-		if (res)
+	if (PQsendQueryParams(pg, connect_setup_sql, 2, NULL, values, NULL, NULL, 1) && worker_await(by, pg) == 0)
+		res = PQgetResult(pg);
+	if (PQresultStatus(res) != PGRES_TUPLES_OK || worker_await(by, pg) || PQgetResult(pg)) {
+		if (res && PQresultStatus(res) != PGRES_TUPLES_OK)
 			connect_result_error(err, err_size, res);
 		else
-			connect_one_line(err, err_size, PQerrorMessage(pg));
+			connect_one_line(err, err_size, *PQerrorMessage(pg) ? PQerrorMessage(pg) : "the database does not answer");
 		PQclear(res);
 		PQfinish(pg);
 		return NULL;
@@ -134,53 +197,7 @@ static PGconn *connect_now(struct store_worker *w, char *err, size_t err_size)
 	return pg;
 }
 
-struct pg_conn *store_worker_module_db(struct store_worker *w)
-{
-	char err[STORE_ERR_MAX];
-
-	if (w->module_pg && PQstatus(w->module_pg) != CONNECTION_OK) {
-		PQfinish(w->module_pg);
-		w->module_pg = NULL;
-	}
-	int64_t began = clock_mono_us();
-	if (!w->module_pg && began >= w->module_rest_us) {
-		w->module_pg = connect_now(w, err, sizeof(err));
-		if (!w->module_pg) {
-			int64_t now = clock_mono_us();
-
-			/* A host that says nothing costs the whole time-out, and a module may ask for each of hundreds of messages. */
-			w->module_rest_us = now + MODULE_RESTS * (now - began);
-			log_warn(NULL, "database-away for=module err=%s", log_qz(err));
-		}
-	}
-	return w->module_pg;
-}
-
 /* --- one transaction --- */
-
-/* Waits until a result can be taken without blocking, writing what is still to be written. 0, or -1: connection gone or
- * silent for too long. */
-static int await(PGconn *pg)
-{
-	for (;;) {
-		int unsent = PQflush(pg), n;
-		struct pollfd fd = { .fd = PQsocket(pg), .events = POLLIN };
-
-		if (unsent < 0)
-			return PQconsumeInput(pg) && !PQisBusy(pg) ? 0 : -1; /* the server's last words may be there */
-		if (!PQisBusy(pg))
-			return 0;
-		if (unsent > 0)
-			fd.events |= POLLOUT;
-		n = poll(&fd, 1, STORE_ANSWER_S * 1000);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return -1;
-		if (!PQconsumeInput(pg) && PQisBusy(pg))
-			return -1;
-	}
-}
 
 static int send_all(struct store_worker *w, const struct stmt_list *l, unsigned *ret_prepares)
 {
@@ -223,6 +240,7 @@ enum store_rc worker_run(struct store_worker *w, const struct stmt_list *l, work
     size_t err_size, bool *again)
 {
 	enum store_rc rc = STORE_OK;
+	const struct worker_wait by = { w->wait, w->wait_arg };
 	unsigned syncs, at = 0, empty = 0;
 	bool lost = false;
 
@@ -233,7 +251,7 @@ enum store_rc worker_run(struct store_worker *w, const struct stmt_list *l, work
 		return STORE_FULL;
 	}
 	if (!w->pg) {
-		w->pg = connect_now(w, err, err_size);
+		w->pg = worker_connect(&by, &w->params, err, err_size);
 		if (!w->pg)
 			return STORE_AWAY;
 		if (PQsetnonblocking(w->pg, 1) < 0 || !PQenterPipelineMode(w->pg))
@@ -245,7 +263,7 @@ enum store_rc worker_run(struct store_worker *w, const struct stmt_list *l, work
 		PGresult *res;
 		const char *state;
 
-		if (await(w->pg) < 0)
+		if (worker_await(&by, w->pg) < 0)
 			goto gone;
 		res = PQgetResult(w->pg);
 		if (!res) {

@@ -18,6 +18,13 @@ void store_worker_free(struct store_worker *w);
  * disturb the queue's transaction state); NULL when the database is away. After a try that took long none is made for some time. */
 struct pg_conn *store_worker_module_db(struct store_worker *w);
 
+/* A worker with a loop of its own does not stand still while the database is silent. wait: until fd can be read or written, as wanted (1), or ms are
+ * over (0), while the loop turns; it may call anything but functions of this worker that wait (store_worker_module_db() is none of them then). And the
+ * module's connection is made beside the loop: store_worker_module_db() returns NULL until it is there. base NULL: as before. */
+struct event_base;
+typedef int (*store_wait_fn)(void *arg, int fd, bool to_read, bool to_write, int ms);
+void store_worker_live(struct store_worker *w, struct event_base *base, store_wait_fn wait, void *arg);
+
 struct store_row {
 	int64_t id, body_id, received_at;
 	struct str stage, status, mail_from, state;

@@ -26,6 +26,33 @@ void worker_retry_wait(struct store_worker *w, unsigned tries);
 /* Counts rows that were put off with others. */
 void worker_put_off(struct store_worker *w, uint64_t n);
 
+/* How to wait; fn NULL: in poll(). */
+struct worker_wait {
+	store_wait_fn fn;
+	void *arg;
+};
+/* A connection that is set up, or NULL with one line in err. Waits. */
+PGconn *worker_connect(const struct worker_wait *by, const struct store_params *params, char *err, size_t err_size);
+/* Waits until a result can be taken without blocking, writing what is still to be written. 0, or -1: connection gone or
+ * silent for too long. */
+int worker_await(const struct worker_wait *by, PGconn *pg);
+
+/* worker_module.c: the module's connection. */
+struct module_link {
+	PGconn *pg;                /* NULL: there is none */
+	int64_t rest_us;           /* none is tried before */
+	struct event_base *base;   /* NULL: it is waited for */
+	PGconn *coming;            /* on its way, in the loop */
+	struct event *ev;
+	bool setup;                /* it is there, its settings are under way */
+	int64_t began_us;
+	struct store_params params; /* of the worker, with a name of its own */
+	char name[64];
+};
+PGconn *module_link_get(struct module_link *m, const struct store_params *params);
+void module_link_live(struct module_link *m, struct event_base *base);
+void module_link_done(struct module_link *m);
+
 /* Appends the clones as the JSON array that workqueue_clone() takes. */
 int clone_json(struct buf *out, const struct store_clone *clones, size_t n);
 

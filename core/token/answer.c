@@ -24,7 +24,7 @@ void token_form_add(struct buf *form, const char *name, struct str value)
 	buf_addc(form, '=');
 	for (size_t i = 0; i < value.n; i++) {
 		unsigned char c = (unsigned char)value.p[i];
-		if ((c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || strchr("-._~", c)) {
+		if (ascii_is_alnum((char)c) || (c && strchr("-._~", c))) {
 			buf_addc(form, (char)c);
 		} else {
 			buf_addc(form, '%');

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 enum {
+	YIELD_MINOR = 3,        /* modules built for this ABI know PEPSI_STOP_YIELD; others would take it for an end */
 	/* After so many callbacks, or so long, the loop looks again at what has come meanwhile: the host's own turn comes first. */
 	CALLBACKS_MAX = 64,
 	CALLBACKS_US = 20 * 1000,
@@ -254,6 +255,12 @@ struct pepsi_msg *concurrent_stop_near(struct concurrent *c, int64_t now)
 void concurrent_stop_all(struct concurrent *c)
 {
 	stop_some(c, PEPSI_STOP_LEAVE, INT64_MAX);
+}
+
+void concurrent_yield_all(struct concurrent *c)
+{
+	if (c->env->mod->stage.abi.minor >= YIELD_MINOR)
+		stop_some(c, PEPSI_STOP_YIELD, INT64_MAX);
 }
 
 int64_t host_mono_ms(void)

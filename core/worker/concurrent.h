@@ -83,8 +83,9 @@ void concurrent_begin(struct concurrent *c, struct pepsi_msg *msg, struct pendin
 size_t concurrent_pending(const struct concurrent *c);
 /* Calls stop(RUNTIME) for those that are near MAX_RUNTIME; not within a callback. Returns one that has had all of it; NULL: none. */
 struct pepsi_msg *concurrent_stop_near(struct concurrent *c, int64_t now);
-/* Calls stop(LEAVE) for all that have not heard it yet. */
+/* Calls stop(LEAVE), or stop(YIELD) where the module knows it, for all that have not heard it yet. */
 void concurrent_stop_all(struct concurrent *c);
+void concurrent_yield_all(struct concurrent *c);
 
 /* For events.c and ask.c: around each call of the module's code. m: whose it is known to be, or NULL. */
 void concurrent_enter(struct concurrent *c, const struct pepsi_msg *m);

@@ -139,6 +139,11 @@ static enum store_rc commit(void *arg, struct store_pass *passes, size_t n)
 	return rc;
 }
 
+static void live(void *arg, struct event_base *base, store_wait_fn wait, void *wait_arg)
+{
+	store_worker_live(arg, base, wait, wait_arg);
+}
+
 static struct pg_conn *module_db(void *arg)
 {
 	return store_worker_module_db(arg);
@@ -196,7 +201,7 @@ static int run_stage(struct config *c, const char *stage, int channel, int out, 
 	conf->database_arg = sw;
 	r->env = &env;
 	r->c = c;
-	r->store = (struct run_store){ sw, load, commit };
+	r->store = (struct run_store){ sw, load, commit, live };
 	r->by_hand = channel < 0;
 	r->out_fd = channel < 0 ? out : channel;
 	r->max_messages = channel < 0 ? 0 : (uint64_t)config_int(c, conf->section, "MAX_MESSAGES");

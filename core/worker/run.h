@@ -26,6 +26,8 @@ struct run_store {
 	enum store_rc (*load)(void *arg, struct arena *a, const int64_t *ids, size_t n, uint32_t load, struct store_row **ret_rows,
 	    size_t *ret_n);
 	enum store_rc (*commit)(void *arg, struct store_pass *passes, size_t n);
+	/* store_worker_live(), for serve.c; may be NULL: the two above wait by themselves */
+	void (*live)(void *arg, struct event_base *base, store_wait_fn wait, void *wait_arg);
 };
 
 struct run {

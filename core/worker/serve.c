@@ -1,9 +1,10 @@
 /* The loop of a worker whose module drives many messages at once (concurrent.h): channel, commits and leaving beside the module's own events.
- * Nothing waits here: passes that are over gather for RUN_HOLD_US and are committed together, in one blocking transaction with a database that
- * is near; when that is away, callbacks go on, and commit and loading are tried again now and then, more seldom the longer a
- * try takes, so that two thirds of the time at least are the module's. Answers carry the id and come in the order of the commits.
+ * Nothing waits here: passes that are over gather for RUN_HOLD_US and are committed together. While a commit or a load waits for the database, the loop
+ * turns on (wait_for(): that is why neither is begun in a callback), so that a server that says nothing holds up what is to be written and no
+ * session; when it is away, both are tried again now and then, more seldom the longer a try takes. Answers carry the id and come in the order of
+ * the commits.
  *
- * Leaving, told: the channel's end says that no more comes (reload, MAX_MESSAGES, idle). What is here is begun and may go on for DRAIN_US;
+ * Leaving, told: the channel's end says that no more comes (reload, MAX_MESSAGES, idle). What is here is begun, hears stop(YIELD) and may go on for DRAIN_US;
  * then, or at once on SIGTERM, the dispatcher is told ("3"), stop(LEAVE) is called for each pending message, and
  * CONCURRENT_GRACE_US later the process ends whatever is left; what was done is committed first. A message that has had MAX_RUNTIME in spite
  * of stop(RUNTIME) ends the worker the same way, so that its neighbours can end well, and is named in the page. */
@@ -24,6 +25,7 @@ enum {
 	OCTETS_MAX = 256 * 1024 * 1024, /* content of messages that are pending or read ahead; above it nothing more is read */
 	RETRY_MS = 50,
 	RETRY_MAX_MS = 5000,
+	SILENT_US = 3 * 1000 * 1000,   /* a database that took so long is worth a line */
 };
 
 struct work {
@@ -45,10 +47,17 @@ struct serve {
 	size_t n_work, n_done, octets, limit, octets_max;
 	int64_t retry_at;       /* no database before; 0: it is there */
 	int retry_ms;
+	bool commit_due;        /* the loop's next turn is to commit */
+	bool loading;           /* within run_load(): the items read ahead are not to be touched */
+	short answered;         /* what the database's descriptor said; 0: nothing yet */
+	int64_t asked_at;       /* the database is waited for since then; 0: it is not */
+	bool silent;            /* that was said */
+	struct pepsi_metric *silences;
 	int64_t drain_until;    /* the channel has ended; 0: it has not */
 	int64_t leave_until;    /* 0: not leaving */
 	struct work *overdue;   /* this one has had its time; NULL: none has */
 	int64_t overdue_id;
+	bool over;              /* nothing more is begun: the last things are written */
 	bool gone;              /* the dispatcher, or the channel is unusable */
 	bool broken;
 };
@@ -133,6 +142,27 @@ static void away(struct serve *s, int64_t began)
 	s->retry_at = now + wait;
 }
 
+/* The database was waited for, and said what it said. */
+static void answered(struct serve *s)
+{
+	if (s->silent)
+		log_info(NULL, "event=database-spoke stage=%s seconds=%lld pending=%zu", s->r->env->stage, (long long)((clock_mono_us() - s->asked_at) / US_PER_S),
+		    concurrent_pending(s->c));
+	s->asked_at = 0;
+	s->silent = false;
+}
+
+static void look_at_silence(struct serve *s, int64_t now)
+{
+	if (!s->asked_at || s->silent || now - s->asked_at < SILENT_US)
+		return;
+	s->silent = true;
+	if (s->silences)
+		host_measure(s->silences, NULL, 1);
+	log_warn(NULL, "event=database-silent stage=%s seconds=%lld pending=%zu unwritten=%zu hint=\"sessions go on; nothing is written before it answers\"",
+	    s->r->env->stage, (long long)((now - s->asked_at) / US_PER_S), concurrent_pending(s->c), s->n_done + s->r->n_slots);
+}
+
 static void gather(struct serve *s)
 {
 	struct run *r = s->r;
@@ -154,6 +184,7 @@ static void commit(struct serve *s)
 		return;
 	gather(s);
 	int k = run_try(s->r);
+	answered(s);
 	if (k < 0) {
 		log_error(NULL, "event=commit-lost stage=%s hint=\"the dispatcher is gone; what was just done may be handled again\"", s->r->env->stage);
 		s->gone = true;
@@ -172,11 +203,50 @@ static void release(struct run *r, struct pepsi_msg *m)
 	work_free(s, &s->writing, work_of(m));
 }
 
+/* Not here: a commit waits, and the loop is to turn meanwhile. */
+static void commit_soon(struct serve *s)
+{
+	s->commit_due = true;
+	event_base_loopbreak(concurrent_base(s->c));
+}
+
 static void on_commit(evutil_socket_t fd, short what, void *arg)
 {
 	(void)fd;
 	(void)what;
-	commit(arg);
+	commit_soon(arg);
+}
+
+static void on_answer(evutil_socket_t fd, short what, void *arg)
+{
+	struct serve *s = arg;
+	(void)fd;
+	s->answered = what;
+	event_base_loopbreak(concurrent_base(s->c));
+}
+
+static void begin_meanwhile(struct serve *s);
+
+/* A store_wait_fn: the loop turns until the database's descriptor says something. What came with its content is begun, too. */
+static int wait_for(void *arg, int fd, bool to_read, bool to_write, int ms)
+{
+	struct serve *s = arg;
+	struct timeval tv = { .tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000 };
+	struct event *ev = event_new(concurrent_base(s->c), fd, (short)((to_read ? EV_READ : 0) | (to_write ? EV_WRITE : 0)), on_answer, s);
+	s->answered = 0;
+	if (!ev || event_priority_set(ev, 0) || event_add(ev, &tv)) { /* no memory: as if it were silent; it is tried again */
+		if (ev)
+			event_free(ev);
+		return 0;
+	}
+	if (!s->asked_at)
+		s->asked_at = clock_mono_us();
+	while (!s->answered) {
+		begin_meanwhile(s);
+		event_base_loop(concurrent_base(s->c), EVLOOP_ONCE);
+	}
+	event_free(ev);
+	return (s->answered & (EV_READ | EV_WRITE)) != 0;
 }
 
 /* --- the channel */
@@ -186,6 +256,15 @@ static bool may_read(const struct serve *s)
 	const struct run *r = s->r;
 	return !s->leave_until && !s->gone && !r->in.ended && s->n_work + r->in.n < s->limit && s->octets + r->in.octets < s->octets_max &&
 	    (!r->max_messages || r->in.taken < r->max_messages);
+}
+
+/* Nobody reads just now: what lies there would wake the loop for nothing. read_some() turns it on again. */
+static void channel_off(struct serve *s)
+{
+	if (s->channel_on && !s->channel_is_file) {
+		s->channel_on = false;
+		event_del(s->channel);
+	}
 }
 
 static void read_some(struct serve *s)
@@ -249,7 +328,10 @@ static bool begin_some(struct serve *s)
 			int64_t began = clock_mono_us();
 			if (began < s->retry_at)
 				return false;
+			s->loading = true;
 			int k = run_load(r);
+			s->loading = false;
+			answered(s);
 			if (k > 0) {
 				away(s, began);
 				if (s->retry_ms == RETRY_MS) /* once */
@@ -260,6 +342,19 @@ static bool begin_some(struct serve *s)
 		begin(s, input_take(&r->in));
 	}
 	return false;
+}
+
+/* While the database is waited for: what needs nothing of it. What cannot be begun is refused, which needs room among the answers. */
+static void begin_meanwhile(struct serve *s)
+{
+	struct run *r = s->r;
+	if (s->loading || s->over || s->leave_until || s->gone) {
+		channel_off(s);
+		return;
+	}
+	read_some(s);
+	for (unsigned n = 0; n < BEGIN_MAX && r->in.head && r->in.head->st == ITEM_READY && r->n_slots < RUN_BATCH; n++)
+		begin(s, input_take(&r->in));
 }
 
 /* --- the end */
@@ -302,10 +397,13 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	}
 	if (s->drain_until && now >= s->drain_until)
 		leave(s, "the time to drain is over");
+	else if (s->drain_until && !s->leave_until)
+		concurrent_yield_all(s->c);
 	if (s->leave_until)
 		concurrent_stop_all(s->c); /* for whom there was no memory before */
+	look_at_silence(s, now);
 	if (s->retry_at && now >= s->retry_at)
-		commit(s);
+		commit_soon(s);
 }
 
 static void on_wake(evutil_socket_t fd, short what, void *arg)
@@ -337,6 +435,7 @@ static bool finished(struct serve *s)
 static void flush(struct serve *s)
 {
 	s->retry_at = 0;
+	s->over = true;
 	for (size_t before = 0; (s->n_done || s->r->n_slots) && before != s->n_done + s->r->n_slots + 1;) {
 		before = s->n_done + s->r->n_slots + 1;
 		commit(s);
@@ -389,14 +488,28 @@ int serve_loop(struct serve *s, struct concurrent *c, bool *ret_left)
 	if (event_add(s->channel, NULL)) /* by hand, ids may come from a file, which is always readable */
 		s->channel_is_file = true;
 	s->channel_on = true;
+	if (r->store.live) {
+		s->silences = host_metric(r->env->conf, PEPSI_METRIC_COUNTER, "database_silences", NULL,
+		    "Times that the database took three seconds or longer to answer a worker with many messages at once.");
+		if (s->silences)
+			host_measure(s->silences, NULL, 0);
+		r->store.live(r->store.arg, base, wait_for, s);
+	}
 	for (;;) {
 		read_some(s);
 		bool again = begin_some(s) || (s->channel_is_file && may_read(s));
+		if (s->commit_due) {
+			s->commit_due = false;
+			commit(s);
+			again = true;
+		}
 		if (finished(s))
 			break;
 		event_base_loop(base, EVLOOP_ONCE | (again ? EVLOOP_NONBLOCK : 0));
 	}
 	flush(s);
+	if (r->store.live)
+		r->store.live(r->store.arg, NULL, NULL, NULL);
 	no_events(s);
 	return status(s, ret_left);
 }

@@ -2,6 +2,7 @@
 #include "steer.h"
 
 #include "base/clock.h"
+#include "proto/dns/address.h"
 #include "state.h"
 
 #include <json-c/json.h>
@@ -26,6 +27,17 @@ struct steer_list {
 	const struct rule *v[];
 };
 
+/* An address, or "@domain", as it is compared: with its domain's A-labels. With a NUL behind it where it is copied; p NULL: no memory. */
+static struct str plain(struct arena *a, struct str s)
+{
+	struct buf b = BUF_INIT(4096);
+	struct str r = STR_NULL;
+	if (dns_address_fold(s, &b) == 0)
+		r = arena_str(a, buf_str(&b));
+	buf_free(&b);
+	return r;
+}
+
 struct steer *steer_new(void)
 {
 	struct steer *s = calloc(1, sizeof *s);
@@ -48,7 +60,7 @@ void steer_add(void *steer, const struct store_rule *r)
 	struct str *texts[] = { &to->r.sender, &to->r.recipient, &to->r.client, &to->r.stage, &to->r.to_stage, &to->r.reason };
 	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
 		if (texts[i]->p) {
-			*texts[i] = arena_str(s->a, *texts[i]); /* with a NUL behind it */
+			*texts[i] = i < 2 ? plain(s->a, *texts[i]) : arena_str(s->a, *texts[i]); /* with a NUL behind it */
 			s->short_of_memory |= !texts[i]->p;
 		}
 	if (to->r.client.p && !(to->client = config_networks_new(to->r.client.p)))
@@ -90,7 +102,7 @@ struct steer_list *steer_for(const struct steer *s, const char *stage, bool deli
 	return l;
 }
 
-/* "@example.org": everybody there. ASCII letters without case, like address_means() in the database. */
+/* "@example.org": everybody there. ASCII letters without case, like address_means() in the database; both are plain(). */
 static bool means(struct str pattern, struct str address)
 {
 	if (str_ieq(pattern, address))
@@ -113,11 +125,42 @@ static bool from_client(struct pepsi_msg *m, const struct rule *r)
 	return json_object_is_type(o, json_type_string) && config_networks_has(r->client, json_object_get_string(o));
 }
 
+/* A message's addresses as they are compared. */
+struct envelope {
+	struct str sender;
+	const struct str *rcpts;
+};
+
+/* Nearly always what stands in the row. */
+static struct envelope envelope_of(struct pepsi_msg *m)
+{
+	struct envelope e = { .sender = m->mail_from0, .rcpts = m->rcpts0 };
+	struct str *own = NULL;
+	if (!str_is_ascii(e.sender))
+		e.sender = plain(m->a, e.sender);
+	if (!e.sender.p)
+		e.sender = m->mail_from0;
+	for (size_t i = 0; i < m->n_rcpts0; i++) {
+		if (str_is_ascii(m->rcpts0[i]))
+			continue;
+		if (!own && !(own = arena_calloc(m->a, m->n_rcpts0, sizeof *own)))
+			break;
+		if (e.rcpts != own) {
+			memcpy(own, m->rcpts0, m->n_rcpts0 * sizeof *own);
+			e.rcpts = own;
+		}
+		struct str s = plain(m->a, m->rcpts0[i]);
+		if (s.p)
+			own[i] = s;
+	}
+	return e;
+}
+
 /* Is the rule about this message at all, whoever of its recipients? */
-static bool about(struct pepsi_msg *m, const struct rule *rule, int64_t now, int64_t released, int64_t rerouted)
+static bool about(struct pepsi_msg *m, const struct envelope *e, const struct rule *rule, int64_t now, int64_t released, int64_t rerouted)
 {
 	const struct store_rule *r = &rule->r;
-	if ((r->expires_us && r->expires_us <= now) || (r->sender.p && !means(r->sender, m->mail_from0)))
+	if ((r->expires_us && r->expires_us <= now) || (r->sender.p && !means(r->sender, e->sender)))
 		return false;
 	if (r->hold && released > 0 && released >= r->created_us)
 		return false;
@@ -178,12 +221,12 @@ static bool act(struct pepsi_msg *m, const struct store_rule *r, int64_t now)
 }
 
 /* The recipients meant go to a row of their own, here and due at once; the others stay in this one. */
-static bool part(struct pepsi_msg *m, const struct store_rule *r)
+static bool part(struct pepsi_msg *m, const struct envelope *e, const struct store_rule *r)
 {
 	uint32_t *idx = arena_calloc(m->a, m->n_rcpts0, sizeof *idx);
 	size_t n = 0;
 	for (uint32_t i = 0; idx && i < m->n_rcpts0; i++)
-		if (means(r->recipient, m->rcpts0[i]))
+		if (means(r->recipient, e->rcpts[i]))
 			idx[n++] = i;
 	if (!idx || host_split_off_recipients(m, idx, n, m->env->stage) != PEPSI_OK)
 		return false;
@@ -199,18 +242,19 @@ bool pass_steer(struct pepsi_msg *m)
 	const struct steer_list *l = m->env->steer;
 	if (!l)
 		return false;
+	struct envelope e = envelope_of(m);
 	int64_t now = clock_wall_us(), released = number(m, "\"held\"", "held.released"), rule = number(m, "\"rerouted\"", "rerouted.rule");
 	for (size_t i = 0; i < l->n; i++) {
 		const struct store_rule *r = &l->v[i]->r;
 		size_t n = 0;
-		if (!about(m, l->v[i], now, released, rule))
+		if (!about(m, &e, l->v[i], now, released, rule))
 			continue;
 		for (size_t k = 0; k < m->n_rcpts0 && r->recipient.p; k++)
-			n += means(r->recipient, m->rcpts0[k]);
+			n += means(r->recipient, e.rcpts[k]);
 		if (!r->recipient.p || n == m->n_rcpts0)
 			return act(m, r, now);
 		if (n)
-			return part(m, r);
+			return part(m, &e, r);
 	}
 	return false;
 }

@@ -15,27 +15,30 @@ struct place {
 	struct memory_item item;   /* key: the address's octets */
 	struct health h;
 	int64_t expires, written;  /* written: of the last success that was */
-	bool dirty;
+	bool dirty, writing;       /* to be written; on its way */
 	char host[DNS_NAME_MAX + 1];
 	char why[ADDRESS_HEALTH_WHY_MAX];
 };
 struct address_health {
-	struct known_db db;
+	const struct pepsi_host *host;
+	struct known *known;
 	struct memory memory;
 	struct pepsi_event *timer;
 	size_t n_dirty;
+	bool writing;              /* a batch is on its way */
 	uint64_t seed;
 };
 enum { TOUCH_S = 3600 }; /* that an address still works is written so often */
 
 static int64_t now_of(const struct address_health *a)
 {
-	return a->db.host->now_us() / 1000000;
+	return a->host->now_us() / 1000000;
 }
 
 static bool may_go(void *item)
 {
-	return !((struct place *)item)->dirty;
+	const struct place *p = item;
+	return !p->dirty && !p->writing;
 }
 
 static struct place *find(struct address_health *a, const struct route_address *ip)
@@ -56,15 +59,38 @@ static struct place *find_or_make(struct address_health *a, const struct route_a
 
 /* -- the table */
 
-static int flush(struct address_health *a)
+/* The batch is in the table, or is to be written again. */
+static void written(void *arg, const PGresult *res)
+{
+	struct address_health *a = arg;
+	struct memory_item *i;
+	a->writing = false;
+	TAILQ_FOREACH(i, &a->memory.items, link) {
+		struct place *p = (struct place *)(void *)i;
+		if (!p->writing)
+			continue;
+		p->writing = false;
+		if (res) {
+			p->written = p->h.ok_at;
+		} else if (!p->dirty) {
+			p->dirty = true;
+			a->n_dirty++;
+		}
+	}
+	if (a->n_dirty)
+		a->host->event_arm(a->timer, 0, ADDRESS_HEALTH_FLUSH_MS);
+}
+
+static void flush(struct address_health *a)
 {
 	enum { COLUMNS = 8 };
 	struct buf b[COLUMNS];
 	const char *values[COLUMNS];
-	struct place *batch[ADDRESS_HEALTH_BATCH];
 	struct memory_item *i;
 	bool good = true;
 	size_t n = 0;
+	if (a->writing || !a->n_dirty)
+		return;
 	for (size_t k = 0; k < COLUMNS; k++)
 		b[k] = KNOWN_ARRAY;
 	TAILQ_FOREACH(i, &a->memory.items, link) {
@@ -72,7 +98,10 @@ static int flush(struct address_health *a)
 		char text[INET6_ADDRSTRLEN];
 		if (!p->dirty || n == ADDRESS_HEALTH_BATCH || !inet_ntop(i->n == 4 ? AF_INET : AF_INET6, i->key, text, sizeof text))
 			continue;
-		batch[n++] = p;
+		n++;
+		p->dirty = false;
+		p->writing = true;
+		a->n_dirty--;
 		known_add(&b[0], str_from(text));
 		known_add(&b[1], str_from(p->host));
 		const int64_t numbers[] = { p->expires, p->h.ok_at, p->h.failed_at, p->h.failures, p->h.until };
@@ -82,26 +111,17 @@ static int flush(struct address_health *a)
 	}
 	for (size_t k = 0; k < COLUMNS; k++)
 		good &= (values[k] = known_end(&b[k])) != NULL;
-	PGresult *r = n && good ? known_ask(&a->db, "SELECT pepsi.dns_address_put($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::integer[], $7::bigint[], $8::text[])",
-	    COLUMNS, values) : NULL;
-	for (size_t k = 0; r && k < n; k++) {
-		batch[k]->dirty = false;
-		batch[k]->written = batch[k]->h.ok_at;
-		a->n_dirty--;
-	}
-	int rc = r || !n ? 0 : -1;
-	PQclear(r);
+	a->writing = true;
+	if (!good || known_ask(a->known, "SELECT pepsi.dns_address_put($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::integer[], $7::bigint[], $8::text[])",
+	    COLUMNS, values, written, a))
+		written(a, NULL);
 	for (size_t k = 0; k < COLUMNS; k++)
 		buf_free(&b[k]);
-	return rc;
 }
 
-static void load(struct address_health *a)
+static void loaded(void *arg, const PGresult *r)
 {
-	char limit[16];
-	const char *values[] = { limit };
-	snprintf(limit, sizeof limit, "%d", ADDRESS_HEALTH_LOADED);
-	PGresult *r = known_ask(&a->db, "SELECT address, host, expires, ok, failed, failures, until, why FROM pepsi.dns_address_load($1::integer)", 1, values);
+	struct address_health *a = arg;
 	for (int i = r ? PQntuples(r) : 0; i-- > 0;) { /* the latest last: it is the one used last */
 		struct route_address ip = { .n = 4 };
 		const char *text = PQgetvalue(r, i, 0);
@@ -120,7 +140,15 @@ static void load(struct address_health *a)
 		p->written = p->h.ok_at;
 		snprintf(p->why, sizeof p->why, "%s", PQgetvalue(r, i, 7));
 	}
-	PQclear(r);
+}
+
+static void load(struct address_health *a)
+{
+	char limit[16];
+	const char *values[] = { limit };
+	snprintf(limit, sizeof limit, "%d", ADDRESS_HEALTH_LOADED);
+	known_ask(a->known, "SELECT address, host, expires, ok, failed, failures, until, why FROM pepsi.dns_address_load($1::integer)", 1, values, loaded, a);
+	known_settle(a->known);
 }
 
 static void on_timer(void *arg, uint32_t what)
@@ -128,8 +156,6 @@ static void on_timer(void *arg, uint32_t what)
 	struct address_health *a = arg;
 	(void)what;
 	flush(a);
-	if (a->n_dirty)
-		a->db.host->event_arm(a->timer, 0, ADDRESS_HEALTH_FLUSH_MS);
 }
 
 static void changed(struct address_health *a, struct place *p)
@@ -137,9 +163,9 @@ static void changed(struct address_health *a, struct place *p)
 	if (p->dirty)
 		return;
 	p->dirty = true;
-	if (a->n_dirty++ == 0)
-		a->db.host->event_arm(a->timer, 0, ADDRESS_HEALTH_FLUSH_MS);
-	if (a->n_dirty >= ADDRESS_HEALTH_BATCH)
+	if (a->n_dirty++ == 0 && !a->writing)
+		a->host->event_arm(a->timer, 0, ADDRESS_HEALTH_FLUSH_MS);
+	if (a->n_dirty == ADDRESS_HEALTH_BATCH) /* and no sooner than the timer, where that did not work */
 		flush(a);
 }
 
@@ -202,7 +228,7 @@ static void tell(const struct address_health *a, const char *event, const struct
 {
 	char text[INET6_ADDRSTRLEN] = "?";
 	inet_ntop(ip->n == 4 ? AF_INET : AF_INET6, ip->ip, text, sizeof text);
-	say(a->db.host, NULL, PEPSI_LOG_INFO, "event=%s address=%s host=%s%s%s", event, text, mx, *why ? " reason=" : "", *why ? log_qz(why) : "");
+	say(a->host, NULL, PEPSI_LOG_INFO, "event=%s address=%s host=%s%s%s", event, text, mx, *why ? " reason=" : "", *why ? log_qz(why) : "");
 }
 
 void address_health_good(struct address_health *a, const char *mx, const struct route_address *ip, uint32_t ttl)
@@ -235,11 +261,12 @@ void address_health_bad(struct address_health *a, const char *mx, const struct r
 
 /* -- life */
 
-struct address_health *address_health_new(const struct pepsi_host *host, const struct pepsi_conf *conf, struct buf *why)
+struct address_health *address_health_new(const struct pepsi_host *host, const struct pepsi_conf *conf, struct known *known, struct buf *why)
 {
 	struct address_health *a = calloc(1, sizeof *a);
 	if (a) {
-		a->db = (struct known_db){ .host = host, .conf = conf };
+		a->host = host;
+		a->known = known;
 		a->seed = (uint64_t)host->now_us() * UINT64_C(0x9e3779b97f4a7c15);
 		memory_init(&a->memory, ADDRESS_HEALTH_KEPT, a->seed, may_go, free);
 		a->timer = host->event_new(conf, -1, on_timer, a);
@@ -257,9 +284,13 @@ void address_health_free(struct address_health *a)
 {
 	if (!a)
 		return;
-	while (a->n_dirty && flush(a) == 0)
-		;
-	a->db.host->event_free(a->timer);
+	known_settle(a->known);
+	for (size_t before = a->n_dirty + 1; a->n_dirty && a->n_dirty < before;) { /* as long as that does something */
+		before = a->n_dirty;
+		flush(a);
+		known_settle(a->known);
+	}
+	a->host->event_free(a->timer);
 	memory_done(&a->memory);
 	free(a);
 }

@@ -2,7 +2,7 @@
  * domains behind it. In memory; loaded from the table when it is made, written back in batches, so that a message costs no statement and a
  * new worker does not begin with dead hosts. The rules: proto/relay/health.h. For modules with PEPSI_CAP_CONCURRENT and PEPSI_CAP_DB.
  *
- *     open():     w->health = address_health_new(host, conf, &why);
+ *     open():     w->health = address_health_new(host, conf, w->known, &why);     // known.h
  *     route:      n = address_health_order(w->health, route.address, route.n_addresses, order, &when);   // of proto/relay/route.h
  *                 n == 0: none may be tried before `when`. A name whose addresses are all paused is to be looked up anew when
  *                 its TTL is over, no sooner: the resolver does so by itself
@@ -29,9 +29,10 @@ enum {
 };
 
 struct address_health;
+struct known;
 
 /* NULL: no memory. A database that is away is no failure: nothing is known then, and what is learned is kept for later. */
-struct address_health *address_health_new(const struct pepsi_host *host, const struct pepsi_conf *conf, struct buf *why);
+struct address_health *address_health_new(const struct pepsi_host *host, const struct pepsi_conf *conf, struct known *known, struct buf *why);
 void address_health_free(struct address_health *a); /* accepts NULL */
 
 /* health_order() of these; order: n octets of room. */

@@ -19,6 +19,16 @@ void hop_give_up(struct hop *h, const char *fmt, ...)
 	smtp_client_lost(h->c, h->why);
 }
 
+/* False: later. True: never; what the peer says is read all the same. */
+static bool not_written(struct hop *h)
+{
+	if (errno == EAGAIN)
+		return false;
+	h->no_more_output = true;
+	snprintf(h->why, sizeof h->why, "write: %s", strerror(errno));
+	return true;
+}
+
 /* Writes what there is. Returns true when everything the engine wants out is out. */
 bool hop_write_plain(struct hop *h, bool *moved)
 {
@@ -32,15 +42,10 @@ bool hop_write_plain(struct hop *h, bool *moved)
 			iov[i] = (struct iovec){ (void *)(uintptr_t)seg[i].p, seg[i].n };
 		struct msghdr mh = { .msg_iov = iov, .msg_iovlen = n };
 		ssize_t r = sendmsg(h->fd, &mh, MSG_NOSIGNAL);
-		if (r < 0) {
-			if (errno == EINTR)
-				continue;
-			if (errno == EAGAIN)
-				return false;
-			h->no_more_output = true;
-			snprintf(h->why, sizeof h->why, "write: %s", strerror(errno));
-			return true;
-		}
+		if (r < 0 && errno == EINTR)
+			continue;
+		if (r < 0)
+			return not_written(h);
 		*moved = true;
 		smtp_client_sent(h->c, (size_t)r);
 	}
@@ -51,15 +56,10 @@ bool hop_write_cipher(struct hop *h, bool *moved)
 	struct buf *out = hop_tls_out(h->tls);
 	while (out->n && !h->no_more_output) {
 		ssize_t r = send(h->fd, out->p, out->n, MSG_NOSIGNAL);
-		if (r < 0) {
-			if (errno == EINTR)
-				continue;
-			if (errno == EAGAIN)
-				return false;
-			h->no_more_output = true;
-			snprintf(h->why, sizeof h->why, "write: %s", strerror(errno));
-			return true;
-		}
+		if (r < 0 && errno == EINTR)
+			continue;
+		if (r < 0)
+			return not_written(h);
 		*moved = true;
 		buf_consume(out, (size_t)r);
 	}

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "hop_socket.h"
 #include "proto/relay/route.h"
+#include "say.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -194,18 +195,6 @@ void hops_free(struct hops *s)
 	for (size_t i = 0; i < s->n; i++)
 		drop_target(s->t[i]);
 	free(s);
-}
-
-static void say(const struct pepsi_host *host, struct pepsi_msg *msg, int32_t level, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
-static void say(const struct pepsi_host *host, struct pepsi_msg *msg, int32_t level, const char *fmt, ...)
-{
-	struct buf b = BUF_INIT(2048);
-	va_list ap;
-	va_start(ap, fmt);
-	buf_vaddf(&b, fmt, ap);
-	va_end(ap);
-	host->log(msg, level, buf_z(&b));
-	buf_free(&b);
 }
 
 /* The exchangers of the configured names, as long as the DNS says they hold. */

@@ -69,6 +69,13 @@ struct relay {
 	bool out_of_memory;
 };
 
+/* An option that has a value. */
+static inline bool relay_given(const char *s)
+{
+	return s && *s;
+}
+/* Can it be sent as our name: printable ASCII without blanks, 255 octets at most? */
+bool relay_helo_ok(const char *s);
 /* Reads the configuration into r (relay_config.c). Returns 0, or -1 with the reason appended to why. */
 int relay_configure(struct relay *r, const struct pepsi_host *host, const struct pepsi_conf *conf, bool lmtp, struct buf *why);
 void relay_unconfigure(struct relay *r);

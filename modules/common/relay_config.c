@@ -6,11 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static bool given(const char *s)
-{
-	return s && *s;
-}
-
 bool relay_success_dsn(const struct pepsi_host *host, const struct pepsi_conf *conf)
 {
 	char section[160];
@@ -19,7 +14,7 @@ bool relay_success_dsn(const struct pepsi_host *host, const struct pepsi_conf *c
 	return !str_ieq(text, STR("NO")) && !str_ieq(text, STR("OFF")) && !str_ieq(text, STR("FALSE")) && !str_eq(text, STR("0"));
 }
 
-static bool helo_ok(const char *s)
+bool relay_helo_ok(const char *s)
 {
 	size_t n = strlen(s);
 	for (size_t i = 0; i < n; i++)
@@ -55,10 +50,10 @@ static void read_settings(struct settings *s, const struct pepsi_host *host, con
 		s->insecure = host->conf_int(conf, "AUTH_INSECURE");
 		s->mx = host->conf_int(conf, "MX_LOOKUP");
 	}
-	s->auth = given(s->user) || given(s->password) || given(s->token) || given(s->token_file) || given(s->mechs);
+	s->auth = relay_given(s->user) || relay_given(s->password) || relay_given(s->token) || relay_given(s->token_file) || relay_given(s->mechs);
 	/* what is not said follows from what is */
 	s->mode = lmtp ? HOP_TLS_NONE : s->port == 465 ? HOP_TLS_IMPLICIT : s->auth ? HOP_TLS_REQUIRE : HOP_TLS_MAY;
-	for (size_t i = 0; given(s->tls) && i < sizeof modes / sizeof *modes; i++)
+	for (size_t i = 0; relay_given(s->tls) && i < sizeof modes / sizeof *modes; i++)
 		if (!strcmp(s->tls, modes[i]))
 			s->mode = (enum hop_tls_mode)i;
 	if (!s->port)
@@ -109,34 +104,34 @@ static int mechs_parse(const char *list, unsigned *ret, char bad[64])
 
 static void validate_auth(const struct settings *s, const struct pepsi_host *host, const struct pepsi_conf *conf, struct pepsi_report *report)
 {
-	unsigned mechs = 0, can = given(s->cert) ? 1u << SASL_EXTERNAL : 0;
-	bool token = given(s->token) || given(s->token_file);
+	unsigned mechs = 0, can = relay_given(s->cert) ? 1u << SASL_EXTERNAL : 0;
+	bool token = relay_given(s->token) || relay_given(s->token_file);
 	char bad[64], text[256];
-	if (given(s->cert) != given(s->key))
-		host->report(report, given(s->cert) ? "TLS_CERT" : "TLS_KEY", "TLS_CERT and TLS_KEY belong together: both files, PEM");
-	if (given(s->cert) && s->mode == HOP_TLS_NONE)
+	if (relay_given(s->cert) != relay_given(s->key))
+		host->report(report, relay_given(s->cert) ? "TLS_CERT" : "TLS_KEY", "TLS_CERT and TLS_KEY belong together: both files, PEM");
+	if (relay_given(s->cert) && s->mode == HOP_TLS_NONE)
 		host->report(report, "TLS_CERT", "with TLS = none no certificate is shown");
 	if (!s->auth) {
 		if (s->insecure)
 			host->report(report, "AUTH_INSECURE", "there is nothing to sign in with: AUTH_USER and AUTH_PASSWORD, or AUTH_TOKEN");
 		return;
 	}
-	can |= given(s->password) ? PASSWORD_MECHS : 0;
+	can |= relay_given(s->password) ? PASSWORD_MECHS : 0;
 	can |= token ? TOKEN_MECHS : 0;
-	if (given(s->password) && token)
+	if (relay_given(s->password) && token)
 		host->report(report, "AUTH_PASSWORD", "a password and a token exclude each other");
-	if (given(s->token) && given(s->token_file))
+	if (relay_given(s->token) && relay_given(s->token_file))
 		host->report(report, "AUTH_TOKEN_FILE", "AUTH_TOKEN names the file already");
 	/* AUTH_USER alone is no fault: the password may be in a file of secrets.d, which only the workers' account can read */
-	if (!given(s->user) && (given(s->password) || token))
-		host->report(report, given(s->password) ? "AUTH_PASSWORD" : given(s->token) ? "AUTH_TOKEN" : "AUTH_TOKEN_FILE", "AUTH_USER is missing: whose is it?");
-	if (given(s->mechs) && mechs_parse(s->mechs, &mechs, bad)) {
+	if (!relay_given(s->user) && (relay_given(s->password) || token))
+		host->report(report, relay_given(s->password) ? "AUTH_PASSWORD" : relay_given(s->token) ? "AUTH_TOKEN" : "AUTH_TOKEN_FILE", "AUTH_USER is missing: whose is it?");
+	if (relay_given(s->mechs) && mechs_parse(s->mechs, &mechs, bad)) {
 		snprintf(text, sizeof text, "%s is no mechanism; there are scram-sha-256-plus, scram-sha-256, oauthbearer, xoauth2, plain, login, external", bad);
 		host->report(report, "AUTH", text);
-	} else if (given(s->mechs) && can && !(mechs & can)) {
+	} else if (relay_given(s->mechs) && can && !(mechs & can)) {
 		host->report(report, "AUTH", mechs & 1u << SASL_EXTERNAL ? "external needs TLS_CERT and TLS_KEY" :
 		    token ? "a token goes with oauthbearer and xoauth2 only" : "a password goes with scram-sha-256, plain and login only");
-	} else if (given(s->mechs) && !can && !given(s->user)) {
+	} else if (relay_given(s->mechs) && !can && !relay_given(s->user)) {
 		host->report(report, "AUTH", mechs == 1u << SASL_EXTERNAL ? "external needs TLS_CERT and TLS_KEY" : "there is nothing to sign in with: AUTH_USER and AUTH_PASSWORD, "
 		    "or AUTH_TOKEN");
 	}
@@ -145,7 +140,7 @@ static void validate_auth(const struct settings *s, const struct pepsi_host *hos
 		    "server on this host");
 	if (!s->insecure && !s->verify && (s->mode == HOP_TLS_REQUIRE || s->mode == HOP_TLS_IMPLICIT))
 		host->report(report, "TLS_VERIFY", "a sign-in needs a certificate that is checked: TLS_CA_FILE names the authority of a private one");
-	if (given(s->token)) {
+	if (relay_given(s->token)) {
 		char section[128];
 		snprintf(section, sizeof section, "token-%s", s->token);
 		if (!host->conf_global(conf, section, "CLIENT_ID")) {
@@ -161,7 +156,7 @@ static void validate_hosts(const struct settings *s, const struct pepsi_host *ho
 	char room[256];
 	struct hops_host h;
 	size_t n = 0;
-	if (given(s->host) && !hops_name_ok(s->host))
+	if (relay_given(s->host) && !hops_name_ok(s->host))
 		host->report(report, "HOST", lmtp || strchr(s->host, ' ') ? "not a host name or an address in figures (no port, no brackets here)" :
 		    "not a host name or an address in figures (no port, no brackets here: PORT, or HOST_1 = NAME:PORT)");
 	if (lmtp)
@@ -179,11 +174,11 @@ static void validate_hosts(const struct settings *s, const struct pepsi_host *ho
 			break;
 		}
 	}
-	if (!n && !given(s->host))
+	if (!n && !relay_given(s->host))
 		host->report(report, "HOST", "the server that takes the mail is missing: HOST, or HOST_1, HOST_2, … for several");
-	if (n && given(s->host))
+	if (n && relay_given(s->host))
 		host->report(report, "HOST", "HOST and HOST_1, HOST_2, … exclude each other");
-	if (!n && given(s->host) && (s->mx || s->mode == HOP_TLS_DANE) && hop_is_numeric(s->host))
+	if (!n && relay_given(s->host) && (s->mx || s->mode == HOP_TLS_DANE) && hop_is_numeric(s->host))
 		host->report(report, "HOST", s->mx ? "MX_LOOKUP wants a domain, not an address" : "DANE wants a name, not an address");
 }
 
@@ -193,14 +188,14 @@ int32_t relay_validate(const struct pepsi_host *host, const struct pepsi_conf *c
 	struct hop_address a;
 	read_settings(&s, host, conf, lmtp);
 	validate_hosts(&s, host, conf, report, lmtp);
-	if (lmtp && given(s.host) == given(s.socket))
-		host->report(report, given(s.host) ? "SOCKET" : NULL,
-		    given(s.host) ? "SOCKET and HOST exclude each other" : "one of SOCKET and HOST is needed");
-	if (given(s.socket) && hop_unix_address(s.socket, &a))
+	if (lmtp && relay_given(s.host) == relay_given(s.socket))
+		host->report(report, relay_given(s.host) ? "SOCKET" : NULL,
+		    relay_given(s.host) ? "SOCKET and HOST exclude each other" : "one of SOCKET and HOST is needed");
+	if (relay_given(s.socket) && hop_unix_address(s.socket, &a))
 		host->report(report, "SOCKET", "the path is too long for a socket (107 octets)");
-	if (given(s.helo) && !helo_ok(s.helo))
+	if (relay_given(s.helo) && !relay_helo_ok(s.helo))
 		host->report(report, "HELO", "only printable ASCII without blanks can be sent");
-	if (given(s.socket) && s.mode != HOP_TLS_NONE)
+	if (relay_given(s.socket) && s.mode != HOP_TLS_NONE)
 		host->report(report, "TLS", "a local socket has no TLS; leave it at none");
 	if (!lmtp)
 		validate_auth(&s, host, conf, report);
@@ -212,11 +207,11 @@ int32_t relay_validate(const struct pepsi_host *host, const struct pepsi_conf *c
 /* NULL when there is nothing, or no memory: r->out_of_memory. */
 static const char *keep(struct relay *r, const char *s)
 {
-	char *copy = given(s) && r->n_strings < sizeof r->strings / sizeof *r->strings ? strdup(s) : NULL;
+	char *copy = relay_given(s) && r->n_strings < sizeof r->strings / sizeof *r->strings ? strdup(s) : NULL;
 	if (copy)
 		r->strings[r->n_strings++] = copy;
 	else
-		r->out_of_memory = r->out_of_memory || given(s);
+		r->out_of_memory = r->out_of_memory || relay_given(s);
 	return copy;
 }
 
@@ -233,7 +228,7 @@ static int configure_hosts(struct relay *r, const struct settings *s, const stru
 		}
 		h->name = keep(r, room);
 	}
-	if (!c->n && given(s->host))
+	if (!c->n && relay_given(s->host))
 		c->host[c->n++] = (struct hops_host){ .name = keep(r, s->host), .port = s->port, .weight = 1 };
 	const char *balance = host->conf_str(conf, "BALANCE");
 	c->balance = balance && !strcmp(balance, "weight");
@@ -251,10 +246,10 @@ static void configure_auth(struct relay *r, const struct settings *s, const stru
 	a->user = keep(r, s->user);
 	a->password = keep(r, s->password);
 	a->insecure = s->insecure;
-	a->external = given(s->cert);
-	if (given(s->mechs))
+	a->external = relay_given(s->cert);
+	if (relay_given(s->mechs))
 		mechs_parse(s->mechs, &a->mechs, bad);
-	if (given(s->token)) {
+	if (relay_given(s->token)) {
 		const char *dir = host->conf_global(conf, "pepsi", "STATE_DIR");
 		snprintf(path, sizeof path, "%s/tokens/%s.access", dir ? dir : "", s->token);
 		a->token_file = keep(r, path);
@@ -268,11 +263,11 @@ int relay_configure(struct relay *r, const struct pepsi_host *host, const struct
 {
 	struct settings s;
 	read_settings(&s, host, conf, lmtp);
-	if (!given(s.helo))
+	if (!relay_given(s.helo))
 		s.helo = host->conf_global(conf, "pepsi", "HOSTNAME");
-	if (!given(s.helo))
+	if (!relay_given(s.helo))
 		s.helo = "localhost";
-	if (!helo_ok(s.helo)) {
+	if (!relay_helo_ok(s.helo)) {
 		buf_addz(why, "HELO: only printable ASCII without blanks can be sent");
 		return -1;
 	}
@@ -280,7 +275,7 @@ int relay_configure(struct relay *r, const struct pepsi_host *host, const struct
 		.connect_ms = host->conf_int(conf, "CONNECT_TIMEOUT") * 1000, .command_ms = host->conf_int(conf, "COMMAND_TIMEOUT") * 1000,
 		.data_ms = host->conf_int(conf, "DATA_TIMEOUT") * 1000, .idle_ms = host->conf_int(conf, "IDLE_TIMEOUT") * 1000,
 		.socket = keep(r, s.socket), .tls_ca_file = keep(r, s.ca), .tls_cert = keep(r, s.cert), .tls_key = keep(r, s.key) };
-	if (lmtp && given(s.host))
+	if (lmtp && relay_given(s.host))
 		r->conf.host[r->conf.n++] = (struct hops_host){ .name = keep(r, s.host), .port = s.port, .weight = 1 };
 	if (!lmtp) {
 		if (configure_hosts(r, &s, host, conf, why))

@@ -5,6 +5,7 @@
 #include "proto/report/mail.h"
 #include "proto/smtp/address.h"
 #include "count.h"
+#include "query.h"
 #include "say.h"
 
 #include <stdio.h>
@@ -71,23 +72,15 @@ bool reports_verified(const struct pepsi_host *host, struct pepsi_msg *msg)
 
 enum keep reports_ask(PGconn *db, const char *sql, int n, const char *const *values, char *out, size_t size, struct buf *why)
 {
-	if (!db) {
-		buf_addz(why, "the database is away");
-		return KEEP_AWAY;
-	}
-	PGresult *res = PQexecParams(db, sql, n, NULL, values, NULL, NULL, 0);
+	char state[6] = "";
+	PGresult *res = query_ask(db, sql, n, values, why, state);
 	enum keep k = KEEP_AWAY;
-	const char *state = PQresultErrorField(res, PG_DIAG_SQLSTATE);
-	if (PQresultStatus(res) == PGRES_TUPLES_OK && PQntuples(res) == 1) {
+	if (res && PQntuples(res) == 1) {
 		snprintf(out, size, "%s", PQgetvalue(res, 0, 0));
 		k = KEEP_OK;
-	} else {
-		struct str err = str_trim(str_from(PQerrorMessage(db)));
-		ptrdiff_t nl = str_chr(err, '\n');
-		buf_adds(why, nl < 0 ? err : str_n(err.p, (size_t)nl));
+	} else if (!strncmp(state, "22", 2) || !strncmp(state, "23", 2) || !strncmp(state, "54", 2)) {
 		/* data, constraints, limits: the same the next time */
-		if (state && (!strncmp(state, "22", 2) || !strncmp(state, "23", 2) || !strncmp(state, "54", 2)))
-			k = KEEP_REFUSED;
+		k = KEEP_REFUSED;
 	}
 	PQclear(res);
 	return k;

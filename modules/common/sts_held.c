@@ -119,25 +119,25 @@ static void domain_of(const struct sts_known *k, char out[DNS_NAME_MAX + 1])
 	snprintf(out, DNS_NAME_MAX + 1, "%.*s", (int)k->item.n, (const char *)k->item.key);
 }
 
-int sts_known_load(struct sts_known *k, bool used)
+static void loaded(void *arg, const PGresult *r)
 {
-	char domain[DNS_NAME_MAX + 1];
-	const char *values[] = { domain, used ? "t" : "f" };
+	struct sts_known *k = arg;
 	struct sts_policy policy;
 	const char *why;
-	domain_of(k, domain);
-	PGresult *r = known_ask(&k->p->db, "SELECT id, body, fetched, failed, failures, result, why FROM pepsi.sts_policy_get($1::text, $2::boolean)", 2, values);
-	if (!r)
-		return -1;
-	k->loaded = k->p->db.host->now_us() / 1000000;
+	k->loading = false;
+	if (!r) {
+		sts_policies_loaded(k, false);
+		return;
+	}
+	k->loaded = k->p->host->now_us() / 1000000;
 	if (PQntuples(r) != 1) {
-		PQclear(r);
-		if (k->stored) {
+		if (k->stored && !k->writes) {
 			k->cached = (struct sts_cached){ .known = false };
 			drop_body(k);
 			sts_known_changed(k);
 		}
-		return 0; /* what memory knows and the table never got stays */
+		sts_policies_loaded(k, true); /* what memory knows and the table never got stays */
+		return;
 	}
 	k->stored = true;
 	struct str body = str_n(PQgetvalue(r, 0, 1), (size_t)PQgetlength(r, 0, 1));
@@ -153,9 +153,40 @@ int sts_known_load(struct sts_known *k, bool used)
 		k->failure = result_of(PQgetvalue(r, 0, 5));
 		snprintf(k->why, sizeof k->why, "%s", PQgetvalue(r, 0, 6));
 	}
-	PQclear(r);
 	sts_known_changed(k);
-	return 0;
+	sts_policies_loaded(k, true);
+}
+
+int sts_known_load(struct sts_known *k, bool used)
+{
+	char domain[DNS_NAME_MAX + 1];
+	const char *values[] = { domain, used ? "t" : "f" };
+	if (k->loading)
+		return 0;
+	domain_of(k, domain);
+	k->loading = known_ask(k->p->known, "SELECT id, body, fetched, failed, failures, result, why FROM pepsi.sts_policy_get($1::text, $2::boolean)", 2, values, loaded, k) == 0;
+	return k->loading ? 0 : -1;
+}
+
+/* What memory has is in the table, or is not. */
+static void written(void *arg, const PGresult *r)
+{
+	struct sts_known *k = arg;
+	k->writes--;
+	k->stored |= r != NULL;
+}
+
+static void forgotten(void *arg, const PGresult *r)
+{
+	struct sts_known *k = arg;
+	(void)r;
+	k->writes--;
+}
+
+static void write_known(struct sts_known *k, const char *sql, int n, const char *const *values, known_fn fn)
+{
+	if (known_ask(k->p->known, sql, n, values, fn, k) == 0)
+		k->writes++;
 }
 
 static void number(char out[24], int64_t n)
@@ -177,9 +208,8 @@ void sts_known_fetched(struct sts_known *k, const struct sts_policy *policy, str
 	number(expires, sts_expires(&k->cached));
 	number(due, sts_due(&k->cached));
 	const char *values[] = { domain, k->cached.id, sts_mode_name(policy->mode), k->body, fetched, expires, due };
-	PGresult *r = known_ask(&k->p->db, "SELECT pepsi.sts_policy_put($1::text, $2::text, $3::text, $4::text, $5::bigint, $6::bigint, $7::bigint)", 7, values);
-	k->stored = r != NULL;
-	PQclear(r);
+	k->stored = false;
+	write_known(k, "SELECT pepsi.sts_policy_put($1::text, $2::text, $3::text, $4::text, $5::bigint, $6::bigint, $7::bigint)", 7, values, written);
 }
 
 void sts_known_failed(struct sts_known *k, enum tlsrpt_result result, struct str why, int64_t now)
@@ -194,9 +224,7 @@ void sts_known_failed(struct sts_known *k, enum tlsrpt_result result, struct str
 	number(at, now);
 	number(due, sts_due(&k->cached));
 	const char *values[] = { domain, tlsrpt_result_name(result), k->why, at, due, before };
-	PGresult *r = known_ask(&k->p->db, "SELECT pepsi.sts_policy_failed($1::text, $2::text, $3::text, $4::bigint, $5::bigint, $6::integer)", 6, values);
-	k->stored |= r != NULL;
-	PQclear(r);
+	write_known(k, "SELECT pepsi.sts_policy_failed($1::text, $2::text, $3::text, $4::bigint, $5::bigint, $6::integer)", 6, values, written);
 }
 
 void sts_known_forget(struct sts_known *k)
@@ -207,5 +235,5 @@ void sts_known_forget(struct sts_known *k)
 	k->cached = (struct sts_cached){ .known = false };
 	drop_body(k);
 	sts_known_changed(k);
-	PQclear(known_ask(&k->p->db, "SELECT pepsi.sts_policy_forget($1::text)", 1, values));
+	write_known(k, "SELECT pepsi.sts_policy_forget($1::text)", 1, values, forgotten);
 }

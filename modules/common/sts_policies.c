@@ -19,7 +19,7 @@ static void fetch_next(struct sts_policies *p);
 
 static int64_t now_of(const struct sts_policies *p)
 {
-	return p->db.host->now_us() / 1000000;
+	return p->host->now_us() / 1000000;
 }
 
 /* -- domains in memory */
@@ -27,7 +27,7 @@ static int64_t now_of(const struct sts_policies *p)
 static bool may_go(void *item)
 {
 	struct sts_known *k = item;
-	return !k->fetch && !k->queued && TAILQ_EMPTY(&k->waiting);
+	return !k->fetch && !k->queued && !k->loading && !k->writes && TAILQ_EMPTY(&k->waiting);
 }
 
 static void gone(void *item)
@@ -56,7 +56,7 @@ static struct sts_known *known_of(struct sts_policies *p, const char *domain)
 
 static void free_ask(struct sts_ask *a)
 {
-	const struct pepsi_host *host = a->p->db.host;
+	const struct pepsi_host *host = a->p->host;
 	TAILQ_REMOVE(&a->p->asks, a, all);
 	if (a->known)
 		TAILQ_REMOVE(&a->known->waiting, a, link);
@@ -77,7 +77,7 @@ static void answer(struct sts_ask *a, const struct sts_held *h)
 	sts_policies_fn fn = a->fn;
 	void *arg = a->arg;
 	struct pepsi_msg *msg = a->msg;
-	const struct pepsi_host *host = a->p->db.host;
+	const struct pepsi_host *host = a->p->host;
 	const struct sts_held *mine = sts_held_ref(h);
 	free_ask(a);
 	if (fn) {
@@ -88,12 +88,23 @@ static void answer(struct sts_ask *a, const struct sts_held *h)
 	sts_held_unref(mine);
 }
 
+static struct sts_ask *waits(const struct sts_known *k, bool loads)
+{
+	struct sts_ask *a;
+	TAILQ_FOREACH(a, &k->waiting, link)
+		if (a->loads == loads)
+			break;
+	return a;
+}
+
 /* Callbacks may ask and cancel as they like: one is taken off at a time. */
 static void answer_waiting(struct sts_known *k)
 {
 	struct sts_ask *a;
-	while ((a = TAILQ_FIRST(&k->waiting)))
+	k->writes++; /* it stays */
+	while ((a = waits(k, false)))
 		answer(a, sts_known_held(k, a->unknown, now_of(k->p)));
+	k->writes--;
 }
 
 /* -- a fetch */
@@ -103,7 +114,7 @@ static void answer_waiting(struct sts_known *k)
 
 static void say_failed(const struct sts_known *k)
 {
-	say(k->p->db.host, NULL, PEPSI_LOG_WARN, "event=sts-policy-failed domain=%.*s result=%s reason=%s failures=%u%s", DOMAIN(k), tlsrpt_result_name(k->failure),
+	say(k->p->host, NULL, PEPSI_LOG_WARN, "event=sts-policy-failed domain=%.*s result=%s reason=%s failures=%u%s", DOMAIN(k), tlsrpt_result_name(k->failure),
 	    log_qz(k->why), k->cached.failures, k->cached.known && now_of(k->p) < sts_expires(&k->cached) ? " hint=\"the policy known before holds on\"" : "");
 }
 
@@ -121,7 +132,7 @@ static void take_policy(struct sts_known *k, struct str body)
 		return;
 	}
 	sts_known_fetched(k, &policy, body, now);
-	say(k->p->db.host, NULL, PEPSI_LOG_INFO, "event=sts-policy-%s domain=%.*s mode=%s id=%s max_age=%u", !known ? "new" : strcmp(was, k->cached.id) ? "changed" : "renewed",
+	say(k->p->host, NULL, PEPSI_LOG_INFO, "event=sts-policy-%s domain=%.*s mode=%s id=%s max_age=%u", !known ? "new" : strcmp(was, k->cached.id) ? "changed" : "renewed",
 	    DOMAIN(k), sts_mode_name(policy.mode), k->cached.id, policy.max_age);
 }
 
@@ -138,7 +149,7 @@ static void on_fetched(void *arg, const struct sts_wire_answer *a)
 		struct sts_ask *w;
 		TAILQ_FOREACH(w, &k->waiting, link)
 			w->unknown = true;
-		say(p->db.host, NULL, PEPSI_LOG_WARN, "event=sts-fetch-away domain=%.*s reason=%s", DOMAIN(k), log_q(a->text));
+		say(p->host, NULL, PEPSI_LOG_WARN, "event=sts-fetch-away domain=%.*s reason=%s", DOMAIN(k), log_q(a->text));
 	} else {
 		sts_known_failed(k, sts_wire_result(a->class), a->text, now_of(p));
 		say_failed(k);
@@ -153,7 +164,7 @@ static void fetch_next(struct sts_policies *p)
 	while (p->n_fetches < STS_POLICIES_FETCHES && (k = TAILQ_FIRST(&p->queue))) {
 		TAILQ_REMOVE(&p->queue, k, queue);
 		k->queued = false;
-		k->fetch = sts_fetch_new(p->db.host, p->db.conf, p->socket, str_n((const char *)k->item.key, k->item.n), on_fetched, k);
+		k->fetch = sts_fetch_new(p->host, p->conf, p->socket, str_n((const char *)k->item.key, k->item.n), on_fetched, k);
 		if (k->fetch)
 			p->n_fetches++;
 		else /* no memory: those who wait have their deadlines */
@@ -173,25 +184,69 @@ static void fetch(struct sts_known *k, const char *id)
 
 /* -- questions */
 
+static bool wait_for_table(struct sts_ask *a)
+{
+	a->loads = sts_known_load(a->known, !a->refresh) == 0;
+	return a->loads;
+}
+
+/* The record is known, and what the table has, as far as it can be. */
+static void decide(struct sts_ask *a)
+{
+	struct sts_known *k = a->known;
+	struct sts_plan plan;
+	int64_t now = now_of(a->p);
+	sts_plan(&k->cached, &a->found, now, &plan);
+	if (plan.fetch && !a->loaded && !k->fetch && !k->queued) { /* another worker may have been faster */
+		a->loaded = true;
+		if (wait_for_table(a))
+			return;
+	}
+	if (plan.forget)
+		sts_known_forget(k);
+	if (plan.fetch)
+		fetch(k, a->found.id);
+	if (a->found.state != STS_TXT_FOUND && k->cached.failures && !k->cached.known) {
+		/* what could not be fetched is not announced any more: nothing failed */
+		k->cached.failures = 0;
+		sts_known_changed(k);
+	}
+	bool under_way = k->fetch || k->queued;
+	if (!plan.wait || !under_way)
+		answer(a, sts_known_held(k, a->unknown, now));
+}
+
+void sts_policies_loaded(struct sts_known *k, bool good)
+{
+	struct sts_ask *a;
+	k->writes++; /* it stays */
+	while ((a = waits(k, true))) {
+		a->loads = false;
+		a->loaded = true;
+		a->unknown |= !good && !k->cached.known && a->found.state != STS_TXT_FOUND; /* it may stand in the table, and hold */
+		decide(a);
+	}
+	k->writes--;
+}
+
 static void on_txt(void *arg, const struct pepsi_dns *dns)
 {
 	struct sts_ask *a = arg;
 	struct sts_policies *p = a->p;
-	struct sts_lookup l = { .domain = str_from(a->domain), .state = STS_TXT_UNKNOWN };
 	struct str txt[STS_TXT_MAX];
-	struct sts_plan plan;
 	size_t n = 0;
+	a->found = (struct sts_lookup){ .domain = str_from(a->domain), .state = STS_TXT_UNKNOWN };
 	a->query = NULL;
 	if (a->msg)
-		p->db.host->in_hand(a->msg);
+		p->host->in_hand(a->msg);
 	for (size_t i = 0; i < dns->n_rr && n < STS_TXT_MAX; i++) {
 		struct pepsi_str s = pepsi_dns_at(dns, i)->data;
 		if (sts_record_is(str_n(s.p, s.n)))
 			txt[n++] = str_n(s.p, s.n);
 	}
 	if (dns->status != PEPSI_DNS_TEMPFAIL)
-		sts_lookup_records(&l, txt, n);
-	a->unknown = l.state == STS_TXT_UNKNOWN;
+		sts_lookup_records(&a->found, txt, n);
+	a->unknown = a->found.state == STS_TXT_UNKNOWN;
 
 	int64_t now = now_of(p);
 	struct sts_known *k = known_of(p, a->domain);
@@ -199,27 +254,16 @@ static void on_txt(void *arg, const struct pepsi_dns *dns)
 		answer(a, sts_held_unknown());
 		return;
 	}
-	bool fresh = k->loaded && now >= k->loaded && now - k->loaded < STS_POLICIES_FRESH_S;
-	if (!fresh)
-		sts_known_load(k, !a->refresh);
-	sts_plan(&k->cached, &l, now, &plan);
-	if (plan.fetch && fresh && !k->fetch && !k->queued && sts_known_load(k, !a->refresh) == 0)
-		sts_plan(&k->cached, &l, now, &plan); /* another worker may have been faster */
-	if (plan.forget)
-		sts_known_forget(k);
-	if (plan.fetch)
-		fetch(k, l.id);
-	if (l.state != STS_TXT_FOUND && k->cached.failures && !k->cached.known) {
-		/* what could not be fetched is not announced any more: nothing failed */
-		k->cached.failures = 0;
-		sts_known_changed(k);
+	a->known = k;
+	TAILQ_INSERT_TAIL(&k->waiting, a, link);
+	if (k->loaded && now >= k->loaded && now - k->loaded < STS_POLICIES_FRESH_S) {
+		decide(a);
+		return;
 	}
-	bool under_way = k->fetch || k->queued;
-	if (plan.wait && under_way) {
-		a->known = k;
-		TAILQ_INSERT_TAIL(&k->waiting, a, link);
-	} else {
-		answer(a, sts_known_held(k, a->unknown, now));
+	a->loaded = true;
+	if (!wait_for_table(a)) {
+		a->unknown |= !k->cached.known && a->found.state != STS_TXT_FOUND;
+		decide(a);
 	}
 }
 
@@ -240,10 +284,10 @@ static struct sts_ask *ask(struct sts_policies *p, struct pepsi_msg *msg, struct
 		return NULL;
 	*a = (struct sts_ask){ .p = p, .msg = msg, .refresh = refresh, .fn = fn, .arg = arg };
 	TAILQ_INSERT_TAIL(&p->asks, a, all);
-	a->timer = p->db.host->event_new(p->db.conf, -1, on_deadline, a);
+	a->timer = p->host->event_new(p->conf, -1, on_deadline, a);
 	bool has_name = sts_lookup_name(domain, name, sizeof name) == 0 && dns_name_fold(domain, a->domain) >= 0;
-	if (!a->timer || p->db.host->event_arm(a->timer, 0, has_name ? STS_POLICIES_WAIT_MS : 0) != PEPSI_OK ||
-	    (has_name && !(a->query = p->db.host->ask(p->db.conf, msg, name, PEPSI_DNS_TXT, on_txt, a)))) {
+	if (!a->timer || p->host->event_arm(a->timer, 0, has_name ? STS_POLICIES_WAIT_MS : 0) != PEPSI_OK ||
+	    (has_name && !(a->query = p->host->ask(p->conf, msg, name, PEPSI_DNS_TXT, on_txt, a)))) {
 		free_ask(a);
 		return NULL;
 	}
@@ -257,6 +301,14 @@ struct sts_ask *sts_policies_ask(struct sts_policies *p, struct pepsi_msg *msg, 
 
 /* -- policies that grow old (RFC 8461 §10.2) */
 
+static void on_due(void *arg, const PGresult *r)
+{
+	struct sts_policies *p = arg;
+	for (int i = 0; r && i < PQntuples(r); i++)
+		ask(p, NULL, str_from(PQgetvalue(r, i, 0)), true, NULL, NULL);
+	p->host->event_arm(p->tick, 0, DUE_EVERY_MS);
+}
+
 static void on_tick(void *arg, uint32_t what)
 {
 	struct sts_policies *p = arg;
@@ -265,16 +317,13 @@ static void on_tick(void *arg, uint32_t what)
 	(void)what;
 	snprintf(limit, sizeof limit, "%d", DUE_AT_ONCE);
 	snprintf(used, sizeof used, "%d", USED_S);
-	PGresult *r = known_ask(&p->db, "SELECT pepsi.sts_policy_due($1::integer, $2::bigint)", 2, values);
-	for (int i = 0; r && i < PQntuples(r); i++)
-		ask(p, NULL, str_from(PQgetvalue(r, i, 0)), true, NULL, NULL);
-	PQclear(r);
-	p->db.host->event_arm(p->tick, 0, DUE_EVERY_MS);
+	if (known_ask(p->known, "SELECT pepsi.sts_policy_due($1::integer, $2::bigint)", 2, values, on_due, p))
+		on_due(p, NULL);
 }
 
 /* -- life */
 
-struct sts_policies *sts_policies_new(const struct pepsi_host *host, const struct pepsi_conf *conf, struct buf *why)
+struct sts_policies *sts_policies_new(const struct pepsi_host *host, const struct pepsi_conf *conf, struct known *known, struct buf *why)
 {
 	struct sts_policies *p = calloc(1, sizeof *p);
 	const char *state = host->conf_global(conf, "pepsi", "STATE_DIR");
@@ -284,7 +333,9 @@ struct sts_policies *sts_policies_new(const struct pepsi_host *host, const struc
 	if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) != (ssize_t)sizeof seed)
 		seed = (uint64_t)host->now_us();
 	if (p) {
-		p->db = (struct known_db){ .host = host, .conf = conf };
+		p->host = host;
+		p->conf = conf;
+		p->known = known;
 		memory_init(&p->memory, STS_POLICIES_KEPT, seed, may_go, gone);
 		TAILQ_INIT(&p->queue);
 		TAILQ_INIT(&p->asks);
@@ -303,7 +354,8 @@ void sts_policies_free(struct sts_policies *p)
 {
 	if (!p)
 		return;
-	p->db.host->event_free(p->tick);
+	known_settle(p->known);
+	p->host->event_free(p->tick);
 	while (!TAILQ_EMPTY(&p->asks)) /* renewals that nobody waits for */
 		free_ask(TAILQ_FIRST(&p->asks));
 	memory_done(&p->memory);

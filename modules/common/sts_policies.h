@@ -1,12 +1,12 @@
 /* The policies of MTA-STS for a stage that delivers to strangers: whatever a worker needs to know of a domain's policy, from one call. It asks
  * for the TXT record, looks into its memory and pepsi.sts_policy, has a policy fetched by the fetching child (core/fetch; sts_fetch.h), keeps
  * what came, and refreshes what grows old while mail goes on with what there is (proto/relay/sts.h has the rules). For modules with
- * PEPSI_CAP_CONCURRENT, PEPSI_CAP_NET and PEPSI_CAP_DB: it lives on the host's loop and never blocks, except for a short statement once in some minutes
- * and domain.
+ * PEPSI_CAP_CONCURRENT, PEPSI_CAP_NET and PEPSI_CAP_DB: it lives on the host's loop and never blocks (known.h). A database that says nothing costs those who ask
+ * some seconds; then memory counts, and what is in neither is unknown, unless the domain has a record: then its policy is fetched.
  *
  * One delivery, told.
  *
- *     open():     w->sts = sts_policies_new(host, conf, &why);              // NULL: no memory, or STATE_DIR cannot be
+ *     open():     w->sts = sts_policies_new(host, conf, w->known, &why);              // NULL: no memory, or STATE_DIR cannot be
  *     process():  s->ask = sts_policies_ask(w->sts, msg, domain, on_policy, s);  // beside the question for MX; NULL: no memory
  *     on_policy(s, held):                                                   // once, from the loop, never from within sts_policies_ask()
  *             s->ask = NULL;
@@ -50,13 +50,14 @@ struct sts_held {
 	bool failed;                 /* the domain has a record, and its (new) policy could not be had; an older one may hold all the same */
 	enum tlsrpt_result failure;  /* then: TLSRPT_STS_POLICY_FETCH_ERROR, TLSRPT_STS_POLICY_INVALID or TLSRPT_STS_WEBPKI_INVALID */
 	char why[STS_WHY_MAX];       /* then: for people */
-	bool unknown;                /* its record could not be looked up, or its policy not be fetched for reasons of our own; what was known before holds all the
-	                              * same. Mail may go; who would rather wait tries again later */
+	bool unknown;                /* its record could not be looked up, or its policy not be fetched for reasons of our own, or not be looked for in the table; what was known
+	                              * before holds all the same. Mail may go; who would rather wait tries again later */
 };
 struct sts_held *sts_held_ref(const struct sts_held *h);
 void sts_held_unref(const struct sts_held *h); /* accepts NULL */
 
-struct sts_policies *sts_policies_new(const struct pepsi_host *host, const struct pepsi_conf *conf, struct buf *why);
+struct known;
+struct sts_policies *sts_policies_new(const struct pepsi_host *host, const struct pepsi_conf *conf, struct known *known, struct buf *why);
 /* All asks must be over or cancelled. Accepts NULL. */
 void sts_policies_free(struct sts_policies *p);
 

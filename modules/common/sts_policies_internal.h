@@ -18,6 +18,9 @@ struct sts_ask {
 	struct pepsi_query *query;     /* for the TXT record; NULL: over */
 	struct pepsi_event *timer;     /* its deadline; or, of what is no domain, the answer at once */
 	bool unknown;                  /* the record could not be looked up */
+	bool loads;                    /* it waits for the table, in known.waiting */
+	bool loaded;                   /* which it was told of this time */
+	struct sts_lookup found;       /* what the record said */
 	bool refresh;                  /* nobody waits: the policy is to be renewed before it ends */
 	char domain[DNS_NAME_MAX + 1];
 	sts_policies_fn fn;
@@ -35,6 +38,8 @@ struct sts_known {
 	enum tlsrpt_result failure;    /* of cached.failures */
 	char why[STS_WHY_MAX];
 	int64_t loaded;                /* from the table; 0: never */
+	bool loading;                  /* from the table */
+	unsigned writes;               /* to the table, under way; and whoever works with it */
 	bool stored;                   /* what is known stands in the table, too: when it is gone there, somebody had it forgotten */
 	struct sts_fetch *fetch;       /* under way */
 	bool queued;                   /* wants to fetch, when there is room */
@@ -44,7 +49,9 @@ struct sts_known {
 };
 
 struct sts_policies {
-	struct known_db db;
+	const struct pepsi_host *host;
+	const struct pepsi_conf *conf;
+	struct known *known;
 	struct memory memory;
 	TAILQ_HEAD(, sts_known) queue;
 	TAILQ_HEAD(, sts_ask) asks;
@@ -58,8 +65,10 @@ struct sts_policies {
 const struct sts_held *sts_known_held(struct sts_known *k, bool unknown, int64_t now);
 /* Something changed. */
 void sts_known_changed(struct sts_known *k);
-/* From the table. 0, or -1: it cannot be read now. */
+/* From the table; sts_policies_loaded() follows. 0, or -1: it cannot be read now. */
 int sts_known_load(struct sts_known *k, bool used);
+/* sts_policies.c: it was, or could not be. */
+void sts_policies_loaded(struct sts_known *k, bool good);
 /* A policy came, or did not: kept at k and in the table. */
 void sts_known_fetched(struct sts_known *k, const struct sts_policy *policy, struct str body, int64_t now);
 void sts_known_failed(struct sts_known *k, enum tlsrpt_result result, struct str why, int64_t now);

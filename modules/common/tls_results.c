@@ -21,13 +21,14 @@ struct row {
 	uint64_t sessions;
 };
 struct tls_results {
-	struct known_db db;
+	const struct pepsi_host *host;
+	struct known *known;
 	struct pepsi_event *timer;
 	struct map map;
 	TAILQ_HEAD(, row) rows;
 	size_t n;
 	uint64_t seed, lost;
-	bool armed;
+	bool armed, writing; /* the timer; the batch is on its way */
 	char source[64];     /* of this worker: a batch whose reply was lost counts once */
 	uint64_t seq;        /* of the batch under way: kept until it is known to be in the table */
 	size_t batch;        /* rows of it: the first ones; 0: none */
@@ -45,8 +46,35 @@ static void row_free(struct tls_results *t, struct row *r)
 	free(r);
 }
 
+static void arm(struct tls_results *t)
+{
+	if (!t->armed && !t->writing && t->host->event_arm(t->timer, 0, TLS_RESULTS_FLUSH_MS) == PEPSI_OK)
+		t->armed = true;
+}
+
+static void flush(struct tls_results *t);
+
+/* The batch is in the table, or is to be written again: under the same number, since it may be there all the same. */
+static void written(void *arg, const PGresult *res)
+{
+	struct tls_results *t = arg;
+	t->writing = false;
+	if (!res) {
+		arm(t);
+		return;
+	}
+	t->lost += PQntuples(res) == 1 ? (uint64_t)known_number(res, 0, 0) : 0;
+	for (; t->batch; t->batch--)
+		row_free(t, TAILQ_FIRST(&t->rows));
+	if (t->lost)
+		say(t->host, NULL, PEPSI_LOG_WARN, "event=tls-results-lost sessions=%llu hint=\"more destinations in a day than are reported on\"",
+		    (unsigned long long)t->lost);
+	t->lost = 0;
+	flush(t);
+}
+
 /* The first rows, which nothing is added to any more. */
-static bool flush(struct tls_results *t)
+static void flush(struct tls_results *t)
 {
 	enum { COLUMNS = 5 };
 	struct buf a[COLUMNS];
@@ -54,8 +82,8 @@ static bool flush(struct tls_results *t)
 	const char *values[4 + COLUMNS] = { t->source, seq, rows, reports };
 	struct row *r;
 	size_t n = 0;
-	if (!t->n)
-		return true;
+	if (!t->n || t->writing)
+		return;
 	if (!t->batch) {
 		t->seq++;
 		TAILQ_FOREACH(r, &t->rows, link) {
@@ -82,32 +110,21 @@ static bool flush(struct tls_results *t)
 	bool good = true;
 	for (size_t k = 0; k < COLUMNS; k++)
 		good &= (values[4 + k] = known_end(&a[k])) != NULL;
-	PGresult *res = good ? known_ask(&t->db, "SELECT pepsi.tlsrpt_put($1::text, $2::bigint, $3::integer, $4::integer, $5::integer[], $6::text[], $7::text[], "
-	    "$8::text[], $9::bigint[])", 4 + COLUMNS, values) : NULL;
+	t->writing = good && known_ask(t->known, "SELECT pepsi.tlsrpt_put($1::text, $2::bigint, $3::integer, $4::integer, $5::integer[], $6::text[], $7::text[], "
+	    "$8::text[], $9::bigint[])", 4 + COLUMNS, values, written, t) == 0;
 	for (size_t k = 0; k < COLUMNS; k++)
 		buf_free(&a[k]);
-	if (!res)
-		return false;
-	t->lost += PQntuples(res) == 1 ? (uint64_t)known_number(res, 0, 0) : 0;
-	PQclear(res);
-	for (; t->batch; t->batch--)
-		row_free(t, TAILQ_FIRST(&t->rows));
-	if (t->lost)
-		say(t->db.host, NULL, PEPSI_LOG_WARN, "event=tls-results-lost sessions=%llu hint=\"more destinations in a day than are reported on\"",
-		    (unsigned long long)t->lost);
-	t->lost = 0;
-	return true;
+	if (!t->writing)
+		arm(t);
 }
 
 static void on_timer(void *arg, uint32_t what)
 {
 	struct tls_results *t = arg;
 	(void)what;
-	t->db.host->in_hand(NULL);
-	while (flush(t) && t->n) {}
-	t->armed = t->n > 0;
-	if (t->armed)
-		t->db.host->event_arm(t->timer, 0, TLS_RESULTS_FLUSH_MS);
+	t->host->in_hand(NULL);
+	t->armed = false;
+	flush(t);
 }
 
 static void list(struct buf *b, const char *key, const struct str *s, size_t n)
@@ -183,20 +200,20 @@ void tls_results_add(struct tls_results *t, const struct tls_result *r)
 	if (policy.failed || failure.failed) /* a policy of thousands of lines */
 		t->lost++;
 	else
-		count(t, t->db.host->now_us() / INT64_C(86400000000), r->domain, buf_str(&policy), failure.n ? buf_str(&failure) : STR(""));
+		count(t, t->host->now_us() / INT64_C(86400000000), r->domain, buf_str(&policy), failure.n ? buf_str(&failure) : STR(""));
 	buf_free(&policy);
 	buf_free(&failure);
-	if (!t->armed && t->db.host->event_arm(t->timer, 0, TLS_RESULTS_FLUSH_MS) == PEPSI_OK)
-		t->armed = true;
+	arm(t);
 }
 
-struct tls_results *tls_results_new(const struct pepsi_host *host, const struct pepsi_conf *conf)
+struct tls_results *tls_results_new(const struct pepsi_host *host, const struct pepsi_conf *conf, struct known *known)
 {
 	struct tls_results *t = calloc(1, sizeof *t);
 	uint64_t random = 0;
 	if (!t)
 		return NULL;
-	t->db = (struct known_db){ .host = host, .conf = conf };
+	t->host = host;
+	t->known = known;
 	TAILQ_INIT(&t->rows);
 	if (getrandom(&t->seed, sizeof t->seed, 0) < 0 || getrandom(&random, sizeof random, 0) < 0)
 		random = t->seed = (uint64_t)host->now_us();
@@ -212,10 +229,12 @@ void tls_results_free(struct tls_results *t)
 {
 	if (!t)
 		return;
-	while (t->n && flush(t)) {}
+	known_settle(t->known);
+	flush(t); /* and behind each batch the next one */
+	known_settle(t->known);
 	while (t->n)
 		row_free(t, TAILQ_FIRST(&t->rows));
 	map_done(&t->map);
-	t->db.host->event_free(t->timer);
+	t->host->event_free(t->timer);
 	free(t);
 }

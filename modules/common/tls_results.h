@@ -2,7 +2,7 @@
  * (proto/relay/tls.h) tells it. Equal ones of a day are one row with a count, in memory, and go to pepsi.tlsrpt_put() together every FLUSH_MS: a
  * message costs no statement. Reports are made of the table by pepsi-tlsrpt. For modules with PEPSI_CAP_CONCURRENT and PEPSI_CAP_DB.
  *
- *     open():   w->results = tls_results_new(host, conf);          // NULL: no memory
+ *     open():   w->results = tls_results_new(host, conf, w->known);          // NULL: no memory
  *     judged:   tls_results_add(w->results, &r);                   // once for each verdict.report[]; texts are copied
  *     close():  tls_results_free(w->results);                      // writes what is left
  *
@@ -41,7 +41,8 @@ struct tls_result {
 };
 
 struct tls_results;
-struct tls_results *tls_results_new(const struct pepsi_host *host, const struct pepsi_conf *conf);
+struct known;
+struct tls_results *tls_results_new(const struct pepsi_host *host, const struct pepsi_conf *conf, struct known *known);
 void tls_results_add(struct tls_results *t, const struct tls_result *r);
 void tls_results_free(struct tls_results *t); /* accepts NULL */
 

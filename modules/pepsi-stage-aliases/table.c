@@ -2,7 +2,8 @@
  * statement with one parameter; nothing of a message ever becomes part of a statement. */
 #include "aliases.h"
 
-#include <libpq-fe.h>
+#include "query.h"
+
 #include <stdlib.h>
 
 static const char lookup[] = "SELECT name, target FROM pepsi.alias_lookup($1::text[])";
@@ -57,10 +58,6 @@ int alias_table_find(void *table, struct arena *a, const struct str *names, size
 	int r = 0;
 	for (size_t i = 0; i < n; i++)
 		hits[i] = (struct alias_hit){ .found = false };
-	if (!t->db) {
-		buf_addz(why, "the database is away");
-		return -1;
-	}
 	put_array(&array, names, n);
 	if (array.failed) {
 		buf_addz(why, "out of memory");
@@ -68,15 +65,10 @@ int alias_table_find(void *table, struct arena *a, const struct str *names, size
 		return -1;
 	}
 	const char *value = buf_z(&array);
-	res = PQexecParams(t->db, lookup, 1, NULL, &value, NULL, NULL, 0);
+	res = query_ask(t->db, lookup, 1, &value, why, NULL);
 	buf_free(&array);
-	if (PQresultStatus(res) != PGRES_TUPLES_OK) {
-		struct str err = str_trim(str_from(PQerrorMessage(t->db)));
-		ptrdiff_t nl = str_chr(err, '\n');
-		buf_adds(why, nl < 0 ? err : str_n(err.p, (size_t)nl));
-		PQclear(res);
+	if (!res)
 		return -1;
-	}
 	int rows = PQntuples(res);
 	for (int from = 0, to; from < rows && !r; from = to) {
 		for (to = from + 1; to < rows && str_eq(cell(res, to, 0), cell(res, from, 0)); to++)

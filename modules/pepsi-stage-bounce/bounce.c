@@ -2,6 +2,7 @@
  * a delivery status notification to its sender, and sends it on to NEXT_STAGE. A bounce is never bounced: a message with
  * the null sender ends here. The report itself is proto/dsn's. */
 #include "facts.h"
+#include "ours.h"
 #include "say.h"
 #include "speech.h"
 
@@ -17,7 +18,8 @@ struct bounce {
 	char hostname[256];
 	char from[ADDRESS_MAX], postmaster[ADDRESS_MAX];
 	int64_t max_original;
-	const char *stage;
+	const char *stage, *networks;
+	enum { HIDE_STRANGERS, HIDE_ALWAYS, HIDE_NEVER } hide; /* where aliases lead */
 	struct speech *speech;
 	struct pepsi_metric *reports, *none;
 };
@@ -28,6 +30,8 @@ static const struct pepsi_option options[] = {
 	{ .name = "FROM", .type = PEPSI_OPT_STRING,
 	    .help = "whom reports are from: an address, or a domain (MAILER-DAEMON there); default: the domain of LOCAL_DOMAINS that HOSTNAME is in, or the first one" },
 	{ .name = "POSTMASTER", .type = PEPSI_OPT_STRING, .help = "address that reports give for questions; default: postmaster at the domain of FROM" },
+	{ .name = "HIDE_FORWARDING", .type = PEPSI_OPT_CHOICE, .def = "strangers", .choices = "strangers always never",
+	    .help = "reports name the alias a sender wrote to, and not where it leads, nor what was answered there: to strangers, always or never" },
 	{ .name = "LANGUAGE", .type = PEPSI_OPT_STRING, .def = "en", .help = "language of reports where nothing else says one: en, de, es, fr, or one of TEMPLATES" },
 	{ .name = "SENDER_LANGUAGE_*", .type = PEPSI_OPT_MULTI,
 	    .help = "PATTERN… LANGUAGE: senders (local@domain, local@*, domain, *.domain, *) whose reports are in that language; the first that matches" },
@@ -109,6 +113,9 @@ static struct bounce *make(const struct pepsi_host *host, const struct pepsi_con
 	snprintf(b->hostname, sizeof b->hostname, "%s", name && *name ? name : "localhost");
 	b->max_original = host->conf_int(conf, "MAX_ORIGINAL");
 	b->stage = host->conf_stage_name(conf);
+	b->networks = host->conf_global(conf, "pepsi", "RELAY_NETWORKS");
+	const char *hide = host->conf_str(conf, "HIDE_FORWARDING");
+	b->hide = hide && !strcmp(hide, "always") ? HIDE_ALWAYS : hide && !strcmp(hide, "never") ? HIDE_NEVER : HIDE_STRANGERS;
 	addresses(b, host, conf, report);
 	if (speech_open(&b->speech, host, conf, report) != PEPSI_OK) {
 		stop(b);
@@ -204,8 +211,8 @@ static int32_t report(const struct bounce *w, const struct pepsi_host *host, str
 		r = PEPSI_PERMANENT;
 	} else {
 		count(host, w->reports, kind_name(f->kind));
-		say(host, msg, PEPSI_LOG_INFO, "report to=%s kind=%s rcpts=%zu muted=%zu first=%s status=%.*s original=%s language=%.*s",
-		    log_address(from_host(sender)), kind_name(f->kind), f->n, f->muted, log_address(f->rcpts[0].address), STR_ARG(f->rcpts[0].status),
+		say(host, msg, PEPSI_LOG_INFO, "report to=%s kind=%s rcpts=%zu muted=%zu hidden=%zu first=%s status=%.*s original=%s language=%.*s",
+		    log_address(from_host(sender)), kind_name(f->kind), f->n, f->muted, f->hidden, log_address(f->rcpts[0].address), STR_ARG(f->rcpts[0].status),
 		    form.full ? "full" : "headers", STR_ARG(d.language));
 		r = replace(host, msg, sender, &headers, &body, &form, f->require_tls);
 	}
@@ -228,7 +235,7 @@ static int32_t process(void *worker, const struct pepsi_host *host, struct pepsi
 		count(host, w->none, "null_sender");
 		return host->finish(msg);
 	}
-	r = facts_read(&f, host, msg, w->stage);
+	r = facts_read(&f, host, msg, w->stage, w->hide == HIDE_ALWAYS || (w->hide == HIDE_STRANGERS && !ours_sent(host, msg, w->networks)));
 	if (r != PEPSI_OK)
 		goto out;
 	if (!f.n) {

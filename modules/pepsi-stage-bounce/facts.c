@@ -68,6 +68,20 @@ static void reply(struct dsn_rcpt *r, struct json_object *o)
 	r->phase = text(o, "phase");
 }
 
+/* Tells the recipient as the alias it came by, if that is wanted. True: one of the same alias with the same end is told already. */
+static bool hide(struct facts *f, struct dsn_rcpt *r, struct str alias)
+{
+	if (!f->hides || !alias.n || str_ieq(alias, r->address))
+		return false;
+	r->address = alias;
+	r->hidden = true;
+	f->hidden++;
+	for (size_t i = 0; i < f->n && i < SEARCH_MAX; i++)
+		if (f->rcpts[i].hidden && str_ieq(f->rcpts[i].address, alias) && f->rcpts[i].action == r->action)
+			return true;
+	return false;
+}
+
 /* o: what is said of this recipient; NULL: nothing is. */
 static void add(struct facts *f, const struct pepsi_host *host, struct pepsi_msg *msg, struct json_object *o, struct str address,
     size_t guess)
@@ -92,7 +106,8 @@ static void add(struct facts *f, const struct pepsi_host *host, struct pepsi_msg
 		reply(&r, last);
 	if (!r.status.n && f->cause)
 		r.status = STR("5.3.0"); /* RFC 3463 §3.4: other mail system status */
-	f->rcpts[f->n++] = r;
+	if (!hide(f, &r, text(dsn, "alias")))
+		f->rcpts[f->n++] = r;
 }
 
 static void kind(struct facts *f, struct json_object *bounce)
@@ -128,11 +143,11 @@ static void maybe(struct facts *f)
 	f->maybe_hop = hop.n <= HOP_MAX ? hop : STR_NULL;
 }
 
-int32_t facts_read(struct facts *f, const struct pepsi_host *host, struct pepsi_msg *msg, const char *here)
+int32_t facts_read(struct facts *f, const struct pepsi_host *host, struct pepsi_msg *msg, const char *here, bool hides)
 {
 	struct pepsi_str state = host->state(msg);
 	struct json_tokener *tok = json_tokener_new_ex(STATE_DEPTH);
-	*f = (struct facts){ 0 };
+	*f = (struct facts){ .hides = hides };
 	if (!tok)
 		return PEPSI_RETRY;
 	if (state.n && state.n < INT32_MAX)
@@ -165,16 +180,15 @@ int32_t facts_read(struct facts *f, const struct pepsi_host *host, struct pepsi_
 		if (text(o, "failed_recipient").n)
 			add(f, host, msg, o, text(o, "failed_recipient"), i);
 	}
-	if (f->n || f->muted)
-		return PEPSI_OK;
-	if (text(bounce, "failed_recipient").n) {
+	if (!f->n && !f->muted && text(bounce, "failed_recipient").n)
 		add(f, host, msg, bounce, text(bounce, "failed_recipient"), 0);
-		return PEPSI_OK;
-	}
-	for (size_t i = 0; i < n_row; i++) {
-		struct pepsi_str a = host->rcpt(msg, i);
-		add(f, host, msg, bounce, str_n(a.p, a.n), i);
-	}
+	else if (!f->n && !f->muted)
+		for (size_t i = 0; i < n_row; i++) {
+			struct pepsi_str a = host->rcpt(msg, i);
+			add(f, host, msg, bounce, str_n(a.p, a.n), i);
+		}
+	if (f->hidden) /* the next hop's name would tell, too */
+		f->maybe_hop = STR_NULL;
 	return PEPSI_OK;
 }
 

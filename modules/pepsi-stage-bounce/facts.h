@@ -11,6 +11,8 @@ struct facts {
 	struct dsn_rcpt *rcpts; /* those the sender wants to hear about */
 	size_t n;
 	size_t muted;           /* left out: their NOTIFY says so */
+	bool hides;             /* where aliases lead is not told */
+	size_t hidden;          /* recipients that are told as the alias they came by; several of one are one */
 	struct str envid;
 	char ret;
 	bool smtputf8;
@@ -24,9 +26,9 @@ struct facts {
 	struct json_object *root; /* what the strings point into, besides host memory */
 };
 
-/* here: the name of this stage. Returns PEPSI_OK, or PEPSI_RETRY: out of memory. What is wrong in the state is taken as not said: a bounce must come about all the same.
- * facts_done() in either case. */
-int32_t facts_read(struct facts *f, const struct pepsi_host *host, struct pepsi_msg *msg, const char *here);
+/* here: the name of this stage. hides: recipients that came by an alias (dsn.rcpt[].alias) are told as that alias. Returns PEPSI_OK, or PEPSI_RETRY: out of
+ * memory. What is wrong in the state is taken as not said: a bounce must come about all the same. facts_done() in either case. */
+int32_t facts_read(struct facts *f, const struct pepsi_host *host, struct pepsi_msg *msg, const char *here, bool hides);
 void facts_done(struct facts *f);
 
 #endif

@@ -150,9 +150,10 @@ void delivery_reset(struct delivery *d)
 	d->line = NULL;
 	d->at = d->tries = d->offered = 0;
 	d->unsafe = NULL;
+	d->settled = false;
 	memset(d->asked, 0, d->m.n_rcpts * sizeof *d->asked);
 	for (unsigned i = 0; i < d->n_hosts; i++)
-		d->host[i].done = false;
+		d->host[i].done = d->host[i].lacks = false;
 }
 
 /* -- look-ups */
@@ -358,7 +359,9 @@ static void grace_over(void *arg, uint32_t what)
 void delivery_stop(struct delivery *d, uint32_t why)
 {
 	const struct pepsi_host *host = d->w->host;
-	bool leave = why == PEPSI_STOP_LEAVE;
+	bool leave = why != PEPSI_STOP_RUNTIME;
+	if (why == PEPSI_STOP_YIELD && d->line)
+		return;
 	if (d->line && d->line->sent) {
 		/* on its way: cut now, it might arrive twice */
 		if (!d->grace && (d->grace = host->event_new(d->w->conf, -1, grace_over, d)))

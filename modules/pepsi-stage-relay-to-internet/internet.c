@@ -64,6 +64,7 @@ static void stage_close(void *worker)
 	address_health_free(w->health);
 	ratchet_memory_free(w->ratchet);
 	tls_results_free(w->results);
+	known_free(w->known);
 	outlook_free(w->outlook);
 	queue_free(w->queue);
 	safety_free(w->safety);
@@ -93,15 +94,17 @@ static int32_t start(const struct pepsi_host *host, const struct pepsi_conf *con
 		w->queue = queue_new(w);
 		w->safety = safety_new(host);
 		w->outlook = outlook_new(w);
-		w->ratchet = ratchet_memory_new(host, conf);
+	}
+	if (w->outlook && (w->known = known_new(host, conf))) {
+		w->ratchet = ratchet_memory_new(host, conf, w->known);
 		if (warmups_count(w->set.warmups))
 			w->warm = warm_new(w);
 		if (w->set.sts)
-			w->sts = sts_policies_new(host, conf, &why);
+			w->sts = sts_policies_new(host, conf, w->known, &why);
 		if (w->set.tlsrpt)
-			w->results = tls_results_new(host, conf);
+			w->results = tls_results_new(host, conf, w->known);
 		if (w->set.health)
-			w->health = address_health_new(host, conf, &why);
+			w->health = address_health_new(host, conf, w->known, &why);
 	}
 	if (!w->env.tls || !w->queue || !w->safety || !w->outlook || !w->ratchet || (w->set.sts && !w->sts) || (w->set.health && !w->health) ||
 	    (w->set.tlsrpt && !w->results) || (warmups_count(w->set.warmups) && !w->warm)) {

@@ -15,6 +15,7 @@
 
 #include "address_health.h"
 #include "base/arena.h"
+#include "known.h"
 #include "lookup.h"
 #include "pattern.h"
 #include "proto/relay/route.h"
@@ -79,6 +80,7 @@ struct worker {
 	struct delivery *all;
 	struct line *lines;
 	struct queue *queue;
+	struct known *known;               /* the database, for those that follow */
 	struct sts_policies *sts;
 	struct address_health *health;
 	struct ratchet_memory *ratchet;
@@ -98,6 +100,7 @@ struct plan_host {
 	struct tls_need need;
 	bool told;  /* that it is not usable */
 	bool done;  /* not to be tried (again) in this attempt */
+	bool lacks; /* it does not take the message as it is: left for another exchanger */
 };
 
 struct delivery {
@@ -135,6 +138,7 @@ struct delivery {
 	unsigned char order[ROUTE_ADDRESSES_MAX]; /* of route.address: those that may be tried now */
 	unsigned at, n_order;              /* next of order */
 	int64_t healthy_at;                /* seconds since 1970: with n_order 0, when one may be tried */
+	bool settled;                      /* no exchanger takes the message as it is: those that lack something will do */
 	unsigned tries, offered;           /* connections; hosts that said no for now */
 	struct smtp_result failure;        /* why nothing could be sent: for those without a result */
 	const struct relay_where *failed_at;
@@ -242,6 +246,15 @@ void line_abort(struct line *l, const char *why);
 /* Closes an idle one politely, or any at once. l is gone. */
 void line_quit(struct line *l);
 void line_free(struct line *l);
+/* choice.c. May host h be tried now? Where d is settled, those alone that were left for others. */
+bool choice_open(const struct delivery *d, unsigned h);
+/* Is there another host that may be tried? */
+bool choice_more(const struct delivery *d);
+/* No other has served: are there exchangers that were left for others? They are tried now, from the first. */
+bool choice_settle(struct delivery *d);
+/* The peer of l cannot take the message as it is, and another exchanger may: conversion breaks signatures, and some mail cannot be converted at all (RFC 6531
+ * 3.5). True: go on to the next; it stays for choice_settle(). False: it is to be used. */
+bool choice_leave(struct line *l);
 /* sources.c. What the choice of a source address depends on; sender: room for a domain. */
 struct source_ask line_ask(const struct delivery *d, unsigned family, char sender[DNS_NAME_MAX + 1]);
 /* Our address for a connection to *a, into l and *peer. False: there is none now, or none of that family, and the delivery's failure says so. */

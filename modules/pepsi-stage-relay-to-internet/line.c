@@ -218,34 +218,30 @@ static bool connect_to(struct line *l, const struct route_address *a)
 	return true;
 }
 
-static void next(struct line *l)
+/* True: the session is on its way. */
+static bool next_address(struct line *l)
 {
 	struct delivery *d = l->d;
-	drop_session(l, true);
-	l->plain = false;
 	while (d->at < d->n_order && d->tries < TRIES_MAX && !d->grace) {
 		const struct route_address *a = &d->route.address[d->order[d->at++]];
-		if (a->host >= d->n_hosts || d->host[a->host].done)
+		if (!choice_open(d, a->host))
 			continue;
 		if (!d->host[a->host].need.usable) {
 			plan_refuse(d, a->host);
 			continue;
 		}
 		if (connect_to(l, a))
-			return;
-	}
-	all_failed(l);
-}
-
-/* Is there another host that may be tried? */
-static bool other_host(const struct delivery *d)
-{
-	for (unsigned i = d->at; i < d->n_order; i++) {
-		unsigned h = d->route.address[d->order[i]].host;
-		if (h < d->n_hosts && !d->host[h].done && d->host[h].need.usable)
 			return true;
 	}
 	return false;
+}
+
+static void next(struct line *l)
+{
+	drop_session(l, true);
+	l->plain = false;
+	if (!next_address(l) && !(choice_settle(l->d) && next_address(l)))
+		all_failed(l);
 }
 
 /* -- a session's events */
@@ -298,6 +294,10 @@ static void judge(struct line *l)
 	measure_session(l, go);
 	if (!l->reused && !l->plain) /* the first connection was told of */
 		results_tell(d, l->at_host, &v, l);
+	if (go && choice_leave(l)) {
+		next(l);
+		return;
+	}
 	if (go) {
 		safety_met(d);
 		l->how = log_how(d, l);
@@ -322,7 +322,7 @@ static void message_over(struct line *l, bool alive)
 	}
 	if (replied)
 		d->host[l->at_host].done = true;
-	if (more && !d->grace && d->tries < TRIES_MAX && ++d->offered < HOSTS_SEND_MAX && other_host(d)) {
+	if (more && !d->grace && d->tries < TRIES_MAX && ++d->offered < HOSTS_SEND_MAX && choice_more(d)) {
 		memset(d->asked, 0, d->m.n_rcpts * sizeof *d->asked);
 		next(l);
 		return;

@@ -11,20 +11,6 @@
 
 enum { NAMES_MAX = 16 }; /* of a "verify=" */
 
-static bool given(const char *s)
-{
-	return s && *s;
-}
-
-static bool helo_ok(const char *s)
-{
-	size_t n = strlen(s);
-	for (size_t i = 0; i < n; i++)
-		if ((unsigned char)s[i] <= 32 || (unsigned char)s[i] > 126)
-			return false;
-	return n && n <= 255;
-}
-
 /* "require", "verify=mail.example.org,.example.net": 0, and what stands behind the = in names, folded; or -1 with the reason. */
 static int read_policy(struct str word, enum tls_operator *ret, struct buf *names, struct buf *why)
 {
@@ -164,7 +150,7 @@ static bool read_traffic(struct settings *s, const struct pepsi_host *host, cons
 				fn(arg, name, why.n ? why.p : "out of memory");
 				faults++;
 			}
-	if (given(all) && sources_add(s->sources, "SOURCES_999999", str_from(all), &why)) { /* behind all others */
+	if (relay_given(all) && sources_add(s->sources, "SOURCES_999999", str_from(all), &why)) { /* behind all others */
 		fn(arg, "SOURCE_ADDRESSES", why.n ? why.p : "out of memory");
 		faults++;
 	}
@@ -211,7 +197,7 @@ int32_t settings_validate(const struct pepsi_host *host, const struct pepsi_conf
 {
 	const char *helo = host->conf_str(conf, "HELO"), *name, *value;
 	struct str rest = str_from(host->conf_str(conf, "OWN_ADDRESSES")), word;
-	if (given(helo) && !helo_ok(helo))
+	if (relay_given(helo) && !relay_helo_ok(helo))
 		host->report(report, "HELO", "only printable ASCII without blanks can be sent");
 	for (size_t i = 0; host->conf_multi(conf, "TLS_POLICY_*", i, &name, &value) == PEPSI_OK; i++) {
 		struct buf why = BUF_INIT(1024);
@@ -287,14 +273,14 @@ int settings_read(struct settings *s, const struct pepsi_host *host, const struc
 	const char *helo = host->conf_str(conf, "HELO"), *global = host->conf_global(conf, "pepsi", "HOSTNAME");
 	const char *family = host->conf_str(conf, "FAMILY"), *ca, *name, *value;
 	struct str rest, word;
-	if (!given(helo))
-		helo = given(global) ? global : "localhost";
-	if (!helo_ok(helo)) {
+	if (!relay_given(helo))
+		helo = relay_given(global) ? global : "localhost";
+	if (!relay_helo_ok(helo)) {
 		buf_addz(why, "HELO: only printable ASCII without blanks can be sent");
 		return -1;
 	}
 	snprintf(s->helo, sizeof s->helo, "%s", helo);
-	bool memory = add_name(s, str_from(s->helo)) == 0 && (!given(global) || add_name(s, str_from(global)) == 0);
+	bool memory = add_name(s, str_from(s->helo)) == 0 && (!relay_given(global) || add_name(s, str_from(global)) == 0);
 	rest = str_from(host->conf_str(conf, "OWN_NAMES"));
 	while (memory && str_word(&rest, " \t", &word))
 		memory = add_name(s, word) == 0;
@@ -331,7 +317,7 @@ int settings_read(struct settings *s, const struct pepsi_host *host, const struc
 	if (!read_traffic(s, host, conf, append, why))
 		return -1;
 	ca = host->conf_str(conf, "TLS_CA_FILE");
-	if (given(ca) && !(s->ca_file = strdup(ca)))
+	if (relay_given(ca) && !(s->ca_file = strdup(ca)))
 		memory = false;
 	s->times = (struct session_times){ .connect = ms(host, conf, "CONNECT_TIMEOUT"), .greeting = ms(host, conf, "GREETING_TIMEOUT"),
 		.command = ms(host, conf, "COMMAND_TIMEOUT"), .block = ms(host, conf, "DATA_TIMEOUT"), .dot = ms(host, conf, "DOT_TIMEOUT"),

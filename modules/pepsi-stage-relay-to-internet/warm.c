@@ -17,6 +17,7 @@ enum {
 	SHARES_KEPT = 5000,        /* addresses times destinations in memory */
 	EMPTY_MS = 60000,          /* nothing was left: others may have given back then */
 	AWAY_MS = 10000,           /* the database did not answer: it is not asked for each message */
+	TAKE_MS = 1000,            /* a share is waited for so long, with all sessions: a message is to leave, by this address or another one */
 	DAY_US_PER_S = 1000000,
 };
 
@@ -31,7 +32,8 @@ struct warm_share {
 	bool told_empty, told_over;
 };
 struct warm {
-	struct known_db db;
+	const struct pepsi_host *host;
+	struct known *known;
 	const struct warmups *plans;
 	struct memory memory;
 	struct pepsi_metric *metric;
@@ -39,13 +41,13 @@ struct warm {
 
 static int64_t today(const struct warm *w)
 {
-	return w->db.host->now_us() / DAY_US_PER_S / 86400;
+	return w->host->now_us() / DAY_US_PER_S / 86400;
 }
 
 static void measure(const struct warm *w, const char *what)
 {
 	if (w->metric)
-		w->db.host->measure(w->metric, what, 1);
+		w->host->measure(w->metric, what, 1);
 }
 
 /* -- the table */
@@ -58,9 +60,9 @@ static int64_t take(struct warm_share *s, int64_t allowance, int64_t want)
 	snprintf(day, sizeof day, "%lld", (long long)s->day);
 	snprintf(most, sizeof most, "%lld", (long long)allowance);
 	snprintf(n, sizeof n, "%lld", (long long)want);
-	PGresult *r = known_ask(&s->w->db, "SELECT pepsi.warmup_take($1::text, $2::text, $3::integer, $4::bigint, $5::bigint)", 5, values);
+	PGresult *r = known_now(s->w->known, "SELECT pepsi.warmup_take($1::text, $2::text, $3::integer, $4::bigint, $5::bigint)", 5, values, TAKE_MS);
 	int64_t got = r && PQntuples(r) == 1 ? known_number(r, 0, 0) : 0;
-	s->not_before = got ? 0 : s->w->db.host->mono_ms() + (r ? EMPTY_MS : AWAY_MS);
+	s->not_before = got ? 0 : s->w->host->mono_ms() + (r ? EMPTY_MS : AWAY_MS);
 	PQclear(r);
 	return got < want ? got : want;
 }
@@ -86,7 +88,7 @@ static void give(struct warm *w, struct warm_share *const *shares, size_t n)
 	for (int k = 0; k < 4; k++)
 		good &= (values[k] = known_end(&b[k])) != NULL;
 	if (some && good)
-		PQclear(known_ask(&w->db, "SELECT pepsi.warmup_give($1::text[], $2::text[], $3::integer[], $4::bigint[])", 4, values));
+		known_ask(w->known, "SELECT pepsi.warmup_give($1::text[], $2::text[], $3::integer[], $4::bigint[])", 4, values, NULL, NULL);
 	for (int k = 0; k < 4; k++)
 		buf_free(&b[k]);
 }
@@ -111,7 +113,8 @@ struct warm *warm_new(struct worker *worker)
 	struct warm *w = calloc(1, sizeof *w);
 	if (!w)
 		return NULL;
-	w->db = (struct known_db){ .host = host, .conf = worker->conf };
+	w->host = host;
+	w->known = worker->known;
 	w->plans = worker->set.warmups;
 	if (PEPSI_HAS(host, metric))
 		w->metric = host->metric(worker->conf, PEPSI_METRIC_COUNTER, "warmup_messages", "result",
@@ -136,6 +139,7 @@ void warm_free(struct warm *w)
 		}
 	}
 	give(w, batch, n);
+	known_settle(w->known);
 	memory_done(&w->memory);
 	free(w);
 }
@@ -171,11 +175,11 @@ static bool one_left(struct warm *w, struct warm_share *s, int64_t allowance)
 		s->left = s->not_before = 0;
 		s->told_empty = s->told_over = false;
 	}
-	if (s->left < 1 && allowance > 0 && w->db.host->mono_ms() >= s->not_before)
+	if (s->left < 1 && allowance > 0 && w->host->mono_ms() >= s->not_before)
 		s->left = take(s, allowance, warmup_share(allowance));
 	if (s->left < 1 && !s->told_empty) {
 		s->told_empty = true;
-		say(w->db.host, NULL, PEPSI_LOG_INFO, "event=warmup-full source=%s destination=%s allowance=%lld", s->ip, s->destination, (long long)allowance);
+		say(w->host, NULL, PEPSI_LOG_INFO, "event=warmup-full source=%s destination=%s allowance=%lld", s->ip, s->destination, (long long)allowance);
 	}
 	return s->left > 0;
 }
@@ -215,7 +219,7 @@ void warm_over(struct warm *w, const struct source *source, const char *destinat
 	if (!s || s->told_over)
 		return;
 	s->told_over = true;
-	say(w->db.host, NULL, PEPSI_LOG_WARN, "event=warmup-over source=%s destination=%s hint=\"the pool has no address without a plan: mail leaves all the same\"",
+	say(w->host, NULL, PEPSI_LOG_WARN, "event=warmup-over source=%s destination=%s hint=\"the pool has no address without a plan: mail leaves all the same\"",
 	    s->ip, s->destination);
 }
 

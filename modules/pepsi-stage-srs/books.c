@@ -1,8 +1,9 @@
 /* Statements of the stage (books.h). */
 #include "books.h"
 
+#include "query.h"
+
 #include <inttypes.h>
-#include <libpq-fe.h>
 #include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,12 +36,10 @@ int books_reference(struct str sender, char out[BOOKS_REFERENCE + 1])
 /* The one value of one row, or NULL with the reason in why. */
 static PGresult *ask(struct pg_conn *db, const char *sql, int n, const char *const *values, struct buf *why)
 {
-	PGresult *res = db ? PQexecParams(db, sql, n, NULL, values, NULL, NULL, 0) : NULL;
-	if (res && PQresultStatus(res) == PGRES_TUPLES_OK && PQntuples(res) == 1)
+	PGresult *res = query_ask(db, sql, n, values, why, NULL);
+	if (!res || PQntuples(res) == 1)
 		return res;
-	struct str err = str_trim(str_from(db ? PQerrorMessage(db) : "the database is away"));
-	ptrdiff_t nl = str_chr(err, '\n');
-	buf_adds(why, nl < 0 ? err : str_n(err.p, (size_t)nl));
+	buf_addz(why, "the database gave no answer");
 	PQclear(res);
 	return NULL;
 }

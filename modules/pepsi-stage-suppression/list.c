@@ -2,8 +2,9 @@
 #include "list.h"
 #include "proto/mail/charset.h"
 
+#include "query.h"
+
 #include <inttypes.h>
-#include <libpq-fe.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -29,19 +30,6 @@ static void take(const PGresult *res, int row, int col, char *out, size_t size)
 	snprintf(out, size, "%s", PQgetvalue(res, row, col));
 }
 
-/* The result, or NULL with the reason in why. */
-static PGresult *ask(struct pg_conn *db, const char *sql, int n, const char *const *values, struct buf *why)
-{
-	PGresult *res = PQexecParams(db, sql, n, NULL, values, NULL, NULL, 0);
-	if (PQresultStatus(res) == PGRES_TUPLES_OK)
-		return res;
-	struct str err = str_trim(str_from(PQerrorMessage(db)));
-	ptrdiff_t nl = str_chr(err, '\n');
-	buf_adds(why, nl < 0 ? err : str_n(err.p, (size_t)nl));
-	PQclear(res);
-	return NULL;
-}
-
 int list_lookup(struct pg_conn *db, const struct str *rcpts, size_t n, struct list_hit *hits, struct buf *why)
 {
 	struct buf array = BUF_INIT(ARRAY_MAX);
@@ -53,10 +41,10 @@ int list_lookup(struct pg_conn *db, const struct str *rcpts, size_t n, struct li
 	}
 	buf_addc(&array, '}');
 	const char *value = buf_z(&array);
-	if (!db || array.failed)
-		buf_addz(why, db ? "out of memory" : "the database is away");
+	if (array.failed)
+		buf_addz(why, "out of memory");
 	else
-		res = ask(db, lookup, 1, &value, why);
+		res = query_ask(db, lookup, 1, &value, why, NULL);
 	buf_free(&array);
 	for (int row = 0; res && row < PQntuples(res); row++) {
 		uint64_t nth;
@@ -95,10 +83,10 @@ int list_learn(struct pg_conn *db, const struct list_lesson *l, size_t n, int64_
 		snprintf(numbers[k], sizeof numbers[k], "%" PRId64, k == 0 ? source_id : k == 1 ? seconds : most);
 		values[3 + k] = numbers[k];
 	}
-	if (!db || failed)
-		buf_addz(why, db ? "out of memory" : "the database is away");
+	if (failed)
+		buf_addz(why, "out of memory");
 	else
-		res = ask(db, learn, 6, values, why);
+		res = query_ask(db, learn, 6, values, why, NULL);
 	for (int k = 0; k < 3; k++)
 		buf_free(&array[k]);
 	uint64_t made = 0;

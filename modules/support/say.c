@@ -6,7 +6,7 @@
 
 void say(const struct pepsi_host *h, struct pepsi_msg *msg, int32_t level, const char *fmt, ...)
 {
-	char text[512];
+	char text[2048]; /* with what a remote host said */
 	va_list ap;
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof text, fmt, ap);

@@ -34,6 +34,7 @@ struct dsn_rcpt {
 	struct str diagnostic; /* in words, for people; and, without a code, for Diagnostic-Code */
 	struct str phase;      /* "rcpt", "data", …; empty: not known */
 	enum dsn_kind action;  /* in a report of success: DELIVERED, RELAYED or EXPANDED; anything else: what the report's kind says */
+	bool hidden;           /* `address` is one that leads elsewhere, where to is nobody's business (RFC 3464 §4.2): no reply, diagnostic or remote_mta is shown, code and status are */
 	enum dsn_cause cause;  /* in words of the language; where there is one, `diagnostic` is for programs alone */
 };
 

@@ -111,7 +111,9 @@ static void reason(struct writer *w, const struct dsn_rcpt *r)
 	struct buf text = BUF_INIT(2 * DSN_TEXT_MAX), mta = BUF_INIT(1024), phase = BUF_INIT(DSN_WORDS_TEXT_MAX);
 	if (r->cause)
 		say(w, "    ", r->cause == DSN_CAUSE_STAGE && !w->values[DSN_V_STAGE].n ? "cause.unknown" : causes[r->cause], "");
-	if (r->code) {
+	if (r->hidden && !r->cause) {
+		say(w, "    ", "reason.hidden", "");
+	} else if (r->code && !r->hidden) {
 		snprintf(code, sizeof code, "%u", r->code);
 		snprintf(name, sizeof name, "phase.%.*s", (int)(r->phase.n > 20 ? 20 : r->phase.n), r->phase.n ? r->phase.p : "");
 		buf_addz(&phase, " (");

@@ -67,7 +67,7 @@ void dsn_status_part(struct buf *out, const struct dsn *d, bool utf8)
 		address_field(out, STR("Final-Recipient"), ascii ? STR("rfc822") : STR("utf-8"), r->address, utf8);
 		field(out, STR("Action"), NULL, str_from(actions[dsn_action(d, r)]), false);
 		field(out, STR("Status"), NULL, str_from(dsn_status(r, d->kind, (char[16]){ 0 })), false);
-		if (r->remote_mta.n)
+		if (r->remote_mta.n && !r->hidden)
 			field(out, STR("Remote-MTA"), "dns", r->remote_mta, utf8);
 		if (r->code) {
 			buf_reset(&b);
@@ -77,10 +77,11 @@ void dsn_status_part(struct buf *out, const struct dsn *d, bool utf8)
 				buf_adds(&b, r->status);
 				buf_addc(&b, ' ');
 			}
-			dsn_text(&b, r->reply, utf8, DSN_TEXT_MAX - 20);
+			dsn_text(&b, r->hidden ? STR("(not shown)") : r->reply, utf8, DSN_TEXT_MAX - 20);
 			field(out, STR("Diagnostic-Code"), "smtp", buf_str(&b), utf8);
 		} else if ((r->diagnostic.n || r->cause) && d->kind <= DSN_DELAYED) { /* RFC 3464 §2.3.6: of what went wrong */
-			field(out, STR("Diagnostic-Code"), "X-Pepsi", r->diagnostic.n ? r->diagnostic : str_from(dsn_cause_text(r->cause)), utf8);
+			field(out, STR("Diagnostic-Code"), "X-Pepsi",
+			    r->hidden && !r->cause ? STR("not shown") : r->diagnostic.n && !r->hidden ? r->diagnostic : str_from(dsn_cause_text(r->cause)), utf8);
 		}
 		date_field(out, STR("Last-Attempt-Date"), d->now_us);
 		if (d->kind == DSN_DELAYED && d->retry_until_us)

@@ -38,6 +38,7 @@ static const struct {
 	{ "reply.unnamed", 1 << DSN_V_CODE | 1 << DSN_V_TEXT, 0 },
 	{ "reason", 1 << DSN_V_TEXT, 0 },
 	{ "reason.none", 0, 0 },
+	{ "reason.hidden", 0, 0 },
 	{ "until", 1 << DSN_V_DATE, 0 },
 	{ "cause.operator", 0, 0 },
 	{ "cause.stage", 1 << DSN_V_STAGE, 0 },

@@ -15,7 +15,7 @@ enum report_packing report_packing(struct str data)
 		data = str_skip(data, 3);
 	if (str_starts(data, str_n("\xff\xfe", 2)) || str_starts(data, str_n("\xfe\xff", 2))) /* UTF-16 */
 		return REPORT_XML;
-	while (data.n && strchr(" \t\r\n", data.p[0]))
+	while (data.n && data.p[0] && strchr(" \t\r\n", data.p[0]))
 		data = str_skip(data, 1);
 	return data.n && data.p[0] == '<' ? REPORT_XML : REPORT_UNKNOWN;
 }

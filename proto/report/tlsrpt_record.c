@@ -18,7 +18,7 @@ static bool uri_ok(struct str s)
 	if (colon <= 0 || (size_t)colon + 1 == s.n || s.n > TLSRPT_URI_MAX)
 		return false;
 	for (size_t i = 0; i < (size_t)colon; i++)
-		if (!fields_alnum(str_n(s.p + i, 1)) && (!i || !strchr("+-.", s.p[i])))
+		if (!fields_alnum(str_n(s.p + i, 1)) && (!i || !s.p[i] || !strchr("+-.", s.p[i])))
 			return false;
 	if (s.p[0] >= '0' && s.p[0] <= '9')
 		return false;

@@ -245,6 +245,10 @@ int smtp_client_starttls(struct smtp_client *c);
  * should be, and so may be told a password, is the driver's to know: call this only when it is. Returns 0, or -1: not ready, or
  * signed in already. */
 int smtp_client_auth(struct smtp_client *c, const struct smtp_client_auth *auth);
+/* What the message needs and the peer does not offer (MAIL_LACKS_*), before it is begun: its content would be converted or refused, or its addresses be
+ * given with A-labels or refused. 0: it can go as it is. Looks through the content once and keeps that in m->content. When the engine is ready. */
+unsigned smtp_client_lacks(const struct smtp_client *c, struct smtp_client_msg *m);
+
 /* Begins a transaction. The results may be there at once (refused here, without a word to the peer): SMTP_CEV_DONE
  * follows in any case. Refused here: bad content 5.6.0; content that the peer does not take, where it may not be converted or cannot be: binary (long
  * lines count, too) without BDAT and BINARYMIME 5.6.3, 8-bit without 8BITMIME 5.6.3, UTF-8 addresses (one with an ASCII local part has another form)

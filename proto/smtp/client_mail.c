@@ -197,18 +197,44 @@ static size_t limit(struct smtp_client *c, size_t left)
 	return n;
 }
 
-/* What the content needs and this peer does not offer. binary: it was declared so, and is. */
-static unsigned lacking(const struct smtp_client *c, bool binary)
+/* What the content needs and this peer does not offer. binary: it was declared so, and is; bdat: it goes by BDAT. */
+static unsigned lacking(const struct smtp_client *c, const struct smtp_client_msg *m, bool binary, bool bdat)
 {
-	const struct smtp_client_msg *m = c->msg;
 	bool header = m->content & SMTP_CONTENT_HEADER_8BIT, body = m->content & SMTP_CONTENT_BODY_8BIT;
-	unsigned lacks = binary && !c->bdat ? MAIL_LACKS_BINARY : 0;
-	if ((header || body) && !c->bdat && !(c->offer.caps & SMTP_CAP_8BITMIME))
+	unsigned lacks = binary && !bdat ? MAIL_LACKS_BINARY : 0;
+	if ((header || body) && !bdat && !(c->offer.caps & SMTP_CAP_8BITMIME))
 		lacks |= MAIL_LACKS_8BIT;
 	/* fields of parts count, too, but to know of them takes a look at all parts */
 	if (m->smtputf8 && !(c->offer.caps & SMTP_CAP_SMTPUTF8) && (header || (body && m->downgrade)))
 		lacks |= MAIL_LACKS_UTF8;
 	return lacks;
+}
+
+static void scan(struct smtp_client_msg *m)
+{
+	if (!(m->content & SMTP_CONTENT_SCANNED))
+		m->content = smtp_content_scan(m->headers, m->body);
+}
+
+/* Declared as binary, and such that it matters (RFC 3030 §3). */
+static bool is_binary(const struct smtp_client_msg *m)
+{
+	return m->body_binary && m->content & (SMTP_CONTENT_BAD | SMTP_CONTENT_LONG);
+}
+
+static bool by_bdat(const struct smtp_client *c, const struct smtp_client_msg *m)
+{
+	return is_binary(m) && !(m->content & SMTP_CONTENT_HEADER_BAD) && c->offer.caps & SMTP_CAP_CHUNKING && c->offer.caps & SMTP_CAP_BINARYMIME;
+}
+
+unsigned smtp_client_lacks(const struct smtp_client *c, struct smtp_client_msg *m)
+{
+	scan(m);
+	unsigned lacks = lacking(c, m, is_binary(m), by_bdat(c, m));
+	bool ascii = str_is_ascii(m->mail_from);
+	for (size_t i = 0; i < m->n_rcpts && ascii; i++)
+		ascii = str_is_ascii(m->rcpts[i].address);
+	return lacks | (!ascii && !(c->offer.caps & SMTP_CAP_SMTPUTF8) ? MAIL_LACKS_UTF8 : 0);
 }
 
 /* Content that is not converted. */
@@ -229,14 +255,13 @@ static bool admit(struct smtp_client *c)
 	size_t left = 0;
 	client_downgrade_done(c);
 	m->downgraded = (struct smtp_downgraded){ 0 };
-	if (!(m->content & SMTP_CONTENT_SCANNED))
-		m->content = smtp_content_scan(m->headers, m->body);
-	bool binary = m->body_binary && m->content & (SMTP_CONTENT_BAD | SMTP_CONTENT_LONG); /* RFC 3030 §3 */
-	c->bdat = binary && !(m->content & SMTP_CONTENT_HEADER_BAD) && c->offer.caps & SMTP_CAP_CHUNKING && c->offer.caps & SMTP_CAP_BINARYMIME;
-	unsigned lacks = lacking(c, binary);
+	scan(m);
+	bool binary = is_binary(m);
+	c->bdat = by_bdat(c, m);
+	unsigned lacks = lacking(c, m, binary, c->bdat);
 	if (lacks && c->bdat && m->downgrade) { /* what is converted goes as text */
 		c->bdat = false;
-		lacks = lacking(c, binary);
+		lacks = lacking(c, m, binary, false);
 	}
 	if (lacks & MAIL_LACKS_BINARY && (!m->downgrade || m->content & SMTP_CONTENT_HEADER_BAD))
 		return refuse_lacking(c, lacks);

@@ -141,6 +141,54 @@ def over_internet(t):
     over(t, hops.Internet)
 
 
+def other_exchanger(t):
+    """The first exchanger lacks what a message needs and the second offers it: mail that needs it goes there as it is, all other mail to the first. Where the second is no
+    help (it lacks it as well, is dead, says not now), the first gets it converted, as if it were alone."""
+    way = hops.Internet(t)
+    offers = {"plain": HOPS["seven"], "full": HOPS["all"], "plain2": HOPS["noutf"], "busy": HOPS["all"]}
+    there = {name: way.sink(extensions=offer) for name, offer in offers.items()}
+    there["busy"].script["rcpt"] = lambda argument: "450 4.2.0 not now"
+    for name, s in there.items():
+        way.add(name, s)
+    for domain, hosts in {"one": ("plain", "full"), "two": ("plain", "plain2"), "dead": ("plain", "none"), "later": ("plain", "busy"), "three": ("plain", "none", "full")}.items():
+        way.zone[domain + ".test"] = {"MX": ["%d mx.%s.test" % (10 * (i + 1), h) for i, h in enumerate(hosts)]}
+    way.zone["mx.none.test"] = {"A": ["127.30.99.99"]}
+    d = way.start()
+    # what is sent to which domain: where it arrives, and whether as it is
+    cases = [("utf8", "one", "full", SAME), ("eight", "one", "full", SAME), ("address", "one", "full", SAME), ("ascii", "one", "plain", SAME), ("signed", "one", "full", SAME),
+             ("utf8", "three", "full", SAME), ("utf8", "two", "plain", CONVERTED), ("eight", "two", "plain2", SAME), ("utf8", "dead", "plain", CONVERTED),
+             ("utf8", "later", "plain", CONVERTED), ("ascii", "later", "plain", SAME)]
+    ids = {}
+    for token, domain, where, want in cases:
+        key = "%s-%s" % (token, domain)
+        head, body, kw, _ = MESSAGES[token]
+        ids[key] = d.accept(hops.SENDER, ["someone@%s.test" % domain], message(key, head, body), **kw)
+        m = pepsi.wait_for(key, lambda: next(([m, n] for n in there for m in arrived(there[n], key)), None), 60)
+        pepsi.check(m[1] == where, "%s arrived at %s, not %s" % (key, m[1], where))
+        problem = examine(where, token, m[0], message(key, head, body), want, offers[where])
+        pepsi.check(problem is None, "%s: %s: %r" % (key, problem, m[0].data[:2000]))
+        pepsi.check(bool(log_lines(d, ids[key], "event=lacks")) == (token != "ascii"), "%s: log: %s" % (key, log_lines(d, ids[key], "event=")))
+    # an address that has no ASCII form: at the one that knows it, and returned where none does
+    d.accept(hops.SENDER, ["jörg@one.test"], message("joerg", "Subject: x\r\n", b"x\r\n"), **UTF8)
+    pepsi.wait_for("jörg", lambda: arrived(there["full"], "joerg"), 60)
+    d.accept(hops.SENDER, ["jörg@two.test"], message("nobody", "Subject: x\r\n", b"x\r\n"), **UTF8)
+    pepsi.wait_for("the report of nobody", lambda: report_matches(way.back, "nobody", "5.6.7"), 60)
+    # the first one answers as ever: over a session that is kept, too
+    for i in range(3):
+        for token, where in (("ascii", "plain"), ("utf8", "full")):
+            head, body, kw, _ = MESSAGES[token]
+            key = "%s-again%d" % (token, i)
+            d.accept(hops.SENDER, ["someone@one.test"], message(key, head, body), **kw)
+            pepsi.wait_for(key, lambda: arrived(there[where], key), 60)
+    d.wait_empty(30)
+    numbers = d.metrics()
+    other = sum(v for k, v in numbers.items() if k.startswith("pepsi_module_downgrades_total{") and "result=\"other_host\"" in k)
+    pepsi.check(other >= 12, "other_host: %s" % other)
+    status = d.status()
+    pepsi.check(status["accepted"] == status["delivered"] + status["bounced"] + status["discarded"], "the books: %s" % status)
+    d.stop()
+
+
 def envelope(t):
     """Addresses: the domain has another form, a local part has none."""
     far, plain = sink.Scripted(t), sink.Scripted(t, extensions=["PIPELINING", "8BITMIME", "DSN"])
@@ -245,4 +293,4 @@ def memory(t):
 
 
 if __name__ == "__main__":
-    pepsi.main(__file__, [over_smarthost, over_lmtp, over_internet, envelope, policies, to_postfix, memory])
+    pepsi.main(__file__, [over_smarthost, over_lmtp, over_internet, other_exchanger, envelope, policies, to_postfix, memory])

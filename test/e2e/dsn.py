@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 
+import hops
 import pepsi
 
 UTF8 = email.policy.SMTPUTF8
@@ -130,6 +131,104 @@ def internationalized(t):
 HOSTILE = ["550 5.1.1 \x1b[31mred\x1b[0m \x07 tab\there", "550 5.7.1 \u202etxt.exe\u2066 zero\u200bwidth", "550 {host} {postmaster} %s %n ${IFS} `id`",
            "550 5.1.1 --=_dsn_0000000000000000", "550 " + "x" * 480, "550-5.1.1 Final-Recipient: rfc822; victim@far.test\r\n550 5.1.1 Action: delivered",
            "550 5.1.1 <b>html</b> & =?utf-8?q?encoded?= word", "550 9.9.9 =3D=0D=0AX-Injected: yes"]
+
+
+def where_aliases_lead(t):
+    """A stranger reads that the alias he wrote to failed, is late or was served, and nowhere in the report where it leads; our own users read it all."""
+    sink = pepsi.Sink(t, extensions=["PIPELINING", "8BITMIME", "ENHANCEDSTATUSCODES"])  # no DSN: what it took is ours to report
+    sink.script = {"rcpt": lambda l: "550 5.1.1 <gone@secret.test> is nobody at mx.secret.test" if "gone" in l else "450 4.2.0 secret.test is busy" if "late" in l else None}
+    d = pepsi.Pepsid(t, "", start=False)
+    aliases = os.path.join(d.dir, "aliases")
+    with open(aliases, "w") as f:
+        f.write("sales: gone@secret.test\npair: gone@secret.test, gone.too@secret.test\nmixed: ok@secret.test, gone@secret.test\nslow: late@secret.test\nfine: ok@secret.test\n")
+    os.chmod(aliases, 0o644)
+    stages = "[stage-init]\nPROGRAM = pepsi-stage-aliases\nFILE = %s\nNEXT_STAGE = route\nBOUNCE_STAGE = bounce\n" % aliases
+    d.write_config(stages + pepsi.route("route", [("home.test", "maildir")], "relay") + pepsi.maildir("maildir", d.mail) +
+                   pepsi.smarthost("relay", sink.port, "DELAY_WARNING = 1 s\n") + pepsi.bounce(), pepsi="LOCAL_DOMAINS = home.test\nRELAY_NETWORKS = 127.0.0.2/32\n")
+    d.start()
+    with open(d.config) as f:
+        config = f.read()
+    who = iter("w%d@home.test" % i for i in range(20))
+
+    def report(to, source="127.0.0.9", params=""):
+        sender = next(who)
+        s = pepsi.Smtp(d.port, source=source)
+        code, text = s.send(sender, [to + "@home.test"], pepsi.message("f", sender=sender), "", params)
+        s.close()
+        pepsi.check(code == 250, "not taken: %d %s" % (code, text))
+        return one_report(d, sender) + (d.maildir(sender)[0],)
+
+    def hidden(to, action, status, **kw):
+        m, text, message, rcpts, back, octets = report(to, **kw)
+        pepsi.check(b"secret" not in octets and b"gone" not in octets, "%s: where it leads is told:\n%s" % (to, octets.decode("utf-8", "replace")))
+        pepsi.check([(r["final-recipient"], r["action"], r["status"]) for r in rcpts] == [("rfc822; %s@home.test" % to, action, status)], "%s: %s" % (to, rcpts))
+        pepsi.check("<%s@home.test>" % to in text and "remote-mta" not in rcpts[0], "%s: %s\n%s" % (to, rcpts, text))
+        return text, rcpts[0]
+    text, fields = hidden("sales", "failed", "5.1.1")
+    pepsi.check("Its answer is not shown" in " ".join(text.split()) and fields["diagnostic-code"] == "smtp; 550 5.1.1 (not shown)", "%s\n%s" % (fields, text))
+    hidden("pair", "failed", "5.1.1")
+    hidden("mixed", "failed", "5.1.1")
+    hidden("slow", "delayed", "4.2.0")
+    hidden("fine", "relayed", "2.0.0", params="NOTIFY=SUCCESS")
+    hidden("sales", "failed", "5.1.1", params="ORCPT=rfc822;sales@home.test NOTIFY=FAILURE")
+
+    def shown(**kw):
+        m, text, message, rcpts, back, octets = report("sales", **kw)
+        pepsi.check(rcpts[0]["final-recipient"] == "rfc822; gone@secret.test" and "is nobody at mx.secret.test" in " ".join(text.split()) and rcpts[0]["original-recipient"] == "rfc822; sales@home.test",
+                    "%s\n%s" % (rcpts, text))
+    shown(source="127.0.0.2")
+    for value, ours, strangers in (("always", hidden, hidden), ("never", shown, shown)):
+        with open(d.config, "w") as f:
+            f.write(config.replace("PROGRAM = pepsi-stage-bounce\n", "PROGRAM = pepsi-stage-bounce\nHIDE_FORWARDING = %s\n" % value))
+        code, out, err = d.cli("reload")
+        pepsi.check(code == 0, "reload: %s%s" % (out, err))
+        pepsi.wait_for("the new configuration", lambda value=value: "HIDE_FORWARDING = %s" % value in d.cli("config", "show")[1], 20)
+        for source, what in (("127.0.0.2", ours), ("127.0.0.9", strangers)):
+            what(source=source) if what is shown else what("sales", "failed", "5.1.1", source=source)
+    with open(d.log, errors="replace") as f:
+        log = f.read()
+    pepsi.check("gone@secret.test" in log and "hidden=1" in log and "hidden=2" in log, "the log does not tell the operator")
+    d.stop()
+
+
+def late_for_all(t):
+    """A domain takes nothing, and most of what waits for it is put off without an attempt of its own: each sender hears of the delay all the same, once. What an operator holds
+    back is not late: nobody hears of it."""
+    way = hops.Internet(t)
+    way.add("busy", way.sink())
+    way.lab.zone.update(way.zone, **{"none.test": {"MX": ["10 mx.none.test"]}, "mx.none.test": {"A": ["127.30.98.98"]}})
+    # few messages are taken at a time, so that most are pending when the first ones find nobody
+    stage = ("[stage-init]\nPROGRAM = pepsi-stage-relay-to-internet\nPORT = %d\nALLOW_LOOPBACK = YES\nPARALLELISM = 1\nQUEUE_LIMIT = 10\nRETRY_MIN = 1 s\nRETRY_MAX = 2 s\nMTA_STS = NO\n"
+             "SHAPE_1 = * initial=2 backoff=2s..4s\nBOUNCE_STAGE = bounce\nDELAY_WARNING = 3 s\n" % way.port)
+    d = pepsi.Pepsid(t, stage + pepsi.bounce(), more="[pepsi-dns]\nSERVERS = %s\n" % way.lab.server)
+    for domain in ("busy.test", "none.test"):
+        code, out, err = d.cli("queue", "hold", "add", "--destination", domain, "--reason", "let it wait")
+        pepsi.check(code == 0, "hold: %s%s" % (out, err))
+    count = 60
+    s = pepsi.Smtp(d.port)
+    for i in range(count):
+        code, text = s.send("from%d@back.test" % i, ["x@none.test"], pepsi.message("l%d" % i, sender="from%d@back.test" % i))
+        pepsi.check(code == 250, "not taken: %d %s" % (code, text))
+    code, text = s.send("held@back.test", ["x@busy.test"], pepsi.message("held", sender="held@back.test"))
+    s.close()
+
+    # all of them are due at one moment
+    for rule in d.json("queue", "hold", "list"):
+        if "none.test" in str(rule):
+            code, out, err = d.cli("queue", "hold", "remove", str(rule["id"]))
+            pepsi.check(code == 0, "remove: %s%s" % (out, err))
+
+    def told():
+        return sorted(r[0] for m in list(way.back.messages) if b"Action: delayed" in m.data for r in m.rcpts)
+    wanted = sorted("from%d@back.test" % i for i in range(count))
+    pepsi.wait_for("a report to each", lambda: set(told()) >= set(wanted), 120, .5)
+    put_off = sum(v for k, v in d.metrics().items() if k.startswith("pepsi_worker_put_off_total"))
+    rows = d.queue()
+    pepsi.say("      %d senders told, %d times put off" % (len(set(told())), put_off))
+    pepsi.check(told() == wanted, "not once each: %s" % told())
+    pepsi.check(put_off, "nothing was put off: the test shows nothing")
+    pepsi.check(len(rows) == count + 1 and "held@back.test" not in told(), "%d rows" % len(rows))
+    d.stop()
 
 
 def hostile(t):
@@ -266,4 +365,4 @@ def exactly_once(t):
     d.stop()
 
 
-pepsi.main(__file__, [languages, returned_by_hand, internationalized, hostile, spoken_for, several, mail_program, exactly_once])
+pepsi.main(__file__, [languages, returned_by_hand, internationalized, hostile, spoken_for, several, where_aliases_lead, late_for_all, mail_program, exactly_once])

@@ -122,6 +122,8 @@ def addresses(t):
     s = Lab(t)
 
     def last():
+        # its own line, behind the one that ask() waits for
+        pepsi.wait_for("the address", lambda: s.log().count("event=probe-address ") == s.log().count("event=probe domain="))
         return re.findall(r'event=probe-address n=(\d) state=(\S+) wait=(-?\d+) why="(\w*)"', s.log())[-1]
     s.ask("x@mx.test")
     pepsi.check(last()[:2] == ("1", "new"), "%s" % (last(),))

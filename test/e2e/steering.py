@@ -243,4 +243,5 @@ def orphans(t):
     wait_for("it to be let go", lambda: "orphan" in a.tokens(), 100)
 
 
-pepsi.main(__file__, [filters, hold, lifetime, every_state, reroute, orphans])
+if __name__ == "__main__":
+    pepsi.main(__file__, [filters, hold, lifetime, every_state, reroute, orphans])

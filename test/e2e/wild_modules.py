@@ -116,4 +116,26 @@ def commits_before_it_dies(t):
     d.stop()
 
 
-pepsi.main(__file__, [harm_nobody_else, commits_before_it_dies])
+def speak_for_the_host(t):
+    """Lines, floods, descriptors and rubbish on the worker's channel, before it is ready and with a message in hand: it costs that worker; the reactor goes on, and
+    so does the mail of others."""
+    early = "acwxyz"
+    stages = pepsi.route("init", [("%s.test" % c, "evil-" + c) for c in "n" + early], default="ok")
+    for c in "n" + early:
+        stages += "[stage-evil-%s]\nPROGRAM = pepsi-stage-wire\nEARLY = %s\nMAX_RUNTIME = 20 s\nPARALLELISM = 2\n\n" % (c, c)
+    d = pepsi.Pepsid(t, "", start=False)
+    d.write_config(stages + pepsi.maildir("ok", d.mail) + pepsi.bounce(), pepsi="MODULE_PATH = %s\nALLOW_FUSION = NO\n" % modules(),
+                   more="[pepsi-dispatch]\nLAUNCH_COOLDOWN = 1 s\n")
+    d.start()
+    reactor, n = d.reactor_pid(), 0
+    for local, domain in [(c, "n") for c in "abcdefghijklmvwxyz"] + [("n", c) for c in early]:
+        d.accept("sender@example.test", "%s@%s.test" % (local, domain), pepsi.message("evil-%d" % n))
+        n += 1
+        d.accept("sender@example.test", "good@home.test", pepsi.message("good-%d" % n))
+        pepsi.wait_for("the mail of others beside %s at %s" % (local, domain), lambda: len(d.maildir("good@home.test")) == n, 40, 0.1)
+        pepsi.check(d.running() and d.reactor_pid() == reactor and d.status()["healthy"], "%s at %s: took the reactor along" % (local, domain))
+    d.cli("queue", "delete", "--all")
+    d.stop()
+
+
+pepsi.main(__file__, [harm_nobody_else, commits_before_it_dies, speak_for_the_host])

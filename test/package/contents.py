@@ -138,6 +138,8 @@ def control(main, dev, arch):
         check(needed in depends, f"pepsi does not depend on {needed}: {depends}")
     check("@" not in depends and "pepsi" not in depends, f"Depends: {depends}")
     check(dev.fields["Depends"] == f"pepsi (= {VERSION})", f"pepsi-dev depends on {dev.fields['Depends']}")
+    # texts of reports are none: an operator's file names single texts over those of /usr/share (README.Debian)
+    check(not [f for f in main.data if f.startswith("/etc/") and f.endswith(".dsn")], "texts of reports below /etc")
     check(main.control["conffiles"] == b"/etc/pam.d/pepsi\n/etc/pepsi/pepsi.conf\n", f"conffiles {main.control['conffiles']}")
     check(main.control["shlibs"] == f"libpepsi-proto 0 pepsi (= {VERSION})\n".encode(), f"shlibs {main.control['shlibs']}")
     check(set(dev.control) == {"control", "md5sums"}, f"pepsi-dev has {set(dev.control)}")

@@ -457,6 +457,23 @@ BEGIN
     UPDATE pepsi.queue_rule SET expires_at = now() - interval '1 second' WHERE id = rule;
     PERFORM pepsi.queue_rule_sweep();
     ASSERT NOT EXISTS (SELECT FROM pepsi.queue_rule);
+    -- domains in U-labels and A-labels, whoever wrote which
+    FOR st IN SELECT * FROM jsonb_array_elements('[["x@bücher.example","x@xn--bcher-kva.example"],["X@XN--BCHER-KVA.Example","x@xn--bcher-kva.example"],
+        ["a@例え.テスト","a@xn--r8jz45g.xn--zckzah"],["a@пример.испытание","a@xn--e1afmkfd.xn--80akhbyknj4f"],["@faß.de","@xn--fa-hia.de"],["a@mail.bücher.example","a@mail.xn--bcher-kva.example"],
+        ["grün@Example.ORG","grün@example.org"],["\"a@b\"@ü.test","\"a@b\"@xn--tda.test"],["postmaster","postmaster"],["",""]]') LOOP
+        ASSERT pepsi.address_fold(st ->> 0) = st ->> 1, (st, pepsi.address_fold(st ->> 0));
+        ASSERT pepsi.address_means(st ->> 0, st ->> 1) AND pepsi.address_means(st ->> 1, st ->> 0), st;
+    END LOOP;
+    ASSERT pepsi.address_means('@bücher.example', 'x@XN--bcher-kva.example') AND pepsi.address_means('@xn--bcher-kva.example', 'x@bücher.example');
+    ASSERT NOT pepsi.address_means('@bücher.example', 'x@bucher.example') AND NOT pepsi.address_means('@cher.example', 'x@bücher.example');
+    INSERT INTO pepsi.workqueue (id, body_id, stage, status, mail_from, rcpt_to, headers, state) VALUES
+        (1000011, -1, 'i', 'paused', 's@Bücher.example', '{c@bücher.example,d@XN--BCHER-KVA.example}', '', '{}');
+    rule := pepsi.queue_rule_add('{"action":"hold","recipient":"@bücher.example","sender":"@xn--bcher-kva.example"}');
+    ASSERT (SELECT recipient FROM pepsi.queue_rule WHERE id = rule) = '@xn--bcher-kva.example';
+    ASSERT (pepsi.queue_rule_apply(rule, '{}', false, 0, 100)).changed = 1;
+    PERFORM pepsi.queue_rule_remove(rule);
+    PERFORM pepsi.queue_rule_sweep();
+    DELETE FROM pepsi.workqueue WHERE id = 1000011;
     -- a rule that reroutes what is at one stage
     rule := pepsi.queue_rule_add('{"action":"reroute","stage":"s","recipient":"@one.test","to_stage":"t"}');
     ASSERT (pepsi.queue_rule_apply(rule, '{}', false, 0, 100)).changed = 2;

@@ -2,6 +2,7 @@
  * plays what the local part says: "plain", "tls", "sts-enforce", "dane": mail went so protected (ratchet_memory.h); "good", "bad": the address 192.0.2.7
  * answered or not (address_health.h); anything else: nothing. For test/e2e/mta_sts_stage.py. Sends nothing; every message is finished. */
 #include "address_health.h"
+#include "known.h"
 #include "ratchet_memory.h"
 #include "sts_policies.h"
 
@@ -13,6 +14,7 @@
 struct worker {
 	const struct pepsi_host *host;
 	const struct pepsi_conf *conf;
+	struct known *known;
 	struct sts_policies *sts;
 	struct address_health *health;
 	struct ratchet_memory *ratchet;
@@ -109,7 +111,8 @@ static void stop(void *worker, const struct pepsi_host *host, struct pepsi_msg *
 {
 	struct job *j = jobs;
 	(void)worker;
-	(void)why;
+	if (why == PEPSI_STOP_YIELD)
+		return;
 	while (j && j->msg != msg)
 		j = j->next;
 	if (!j)
@@ -126,6 +129,7 @@ static void close_hook(void *worker)
 	sts_policies_free(w->sts);
 	address_health_free(w->health);
 	ratchet_memory_free(w->ratchet);
+	known_free(w->known);
 	free(w);
 }
 
@@ -137,9 +141,11 @@ static int32_t open_hook(const struct pepsi_host *host, const struct pepsi_conf 
 		return PEPSI_RETRY;
 	w->host = host;
 	w->conf = conf;
-	w->sts = sts_policies_new(host, conf, &why);
-	w->health = address_health_new(host, conf, &why);
-	w->ratchet = ratchet_memory_new(host, conf);
+	if ((w->known = known_new(host, conf))) {
+		w->sts = sts_policies_new(host, conf, w->known, &why);
+		w->health = address_health_new(host, conf, w->known, &why);
+		w->ratchet = ratchet_memory_new(host, conf, w->known);
+	}
 	buf_free(&why);
 	*ret = w;
 	if (w->sts && w->health && w->ratchet)

@@ -217,7 +217,7 @@ static void stop(void *worker, const struct pepsi_host *h, struct pepsi_msg *m, 
 	struct job *j = w->jobs;
 	while (j && j->m != m)
 		j = j->next;
-	if (!j || is(j, "forever"))
+	if (!j || is(j, "forever") || why == PEPSI_STOP_YIELD)
 		return;
 	h->log(m, PEPSI_LOG_INFO, why == PEPSI_STOP_LEAVE ? "stopped: leave" : "stopped: runtime");
 	if (is(j, "stay") || is(j, "wait"))

@@ -62,7 +62,7 @@ static int worker(const char *variant, int channel)
 		return 99;
 	struct worker_env env = { .mod = &mod, .conf = &conf, .stage = "here", .any_stage = true, .lifetime_s = 1 };
 	r.env = &env;
-	r.store = (struct run_store){ NULL, load, commit };
+	r.store = (struct run_store){ NULL, load, commit, NULL };
 	r.out_fd = channel;
 	r.stop = &stop;
 	r.stop_fd = -1;

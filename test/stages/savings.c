@@ -104,7 +104,7 @@ static void begin(const char *conf, const char *stage)
 	w.fd = sv[0];
 	w.r->env = &w.env;
 	w.r->c = w.c;
-	w.r->store = (struct run_store){ w.sw, load, commit };
+	w.r->store = (struct run_store){ w.sw, load, commit, NULL };
 	w.r->out_fd = sv[1];
 	w.r->stop = &stop;
 	w.r->stop_fd = -1;

@@ -194,15 +194,15 @@ static inline const struct pepsi_dns_rr *pepsi_dns_at(const struct pepsi_dns *a,
  *     …                              complete_success(msg, …); complete(msg, PEPSI_OK): msg is gone
  *
  * Rules
- *  - No callback may block, nor take long: while it runs, every other message of the worker waits. (database() may be called; its
- *    statements block: short ones, and not for each message.)
+ *  - No callback may block, nor take long: while it runs, every other message of the worker waits. (database() may be called, and is NULL
+ *    until the connection is there; its statements block, unless they are sent with PQsendQueryParams() and the socket is watched.)
  *  - Memory the host handed out for a message lives until complete().
  *  - Callbacks come from the loop, one at a time, never from within a call of the module's.
  *  - Who is to blame if a callback crashes or hangs: the message that in_hand() named last within it; during process() and stop()
  *    theirs. A callback that works for nobody in particular is nobody's fault: then all that the worker holds are tried one by one.
  *  - A worker holds up to QUEUE_LIMIT messages. Those to the same domain (of the first recipient) come to the same worker as long as
  *    it lives: what it knows of a destination, and its connections, are worth keeping.
- *  - MAX_RUNTIME counts from process(). When a message is near it, and when the worker is to leave, the host calls stop(); what is not
+ *  - MAX_RUNTIME counts from process(). When a message is near it, and when the worker is to leave, the host calls stop(); what is not then
  *    complete ten seconds later dies with the worker and is tried again elsewhere, as if it had crashed (RUNTIME) or blamelessly (LEAVE).
  *  - Such a stage is never fused with another, and is no stage for BEFORE_ACCEPT. */
 #define PEPSI_IO_READ 1u    /* the descriptor can be read, or is at its end */
@@ -211,6 +211,9 @@ static inline const struct pepsi_dns_rr *pepsi_dns_at(const struct pepsi_dns *a,
 
 #define PEPSI_STOP_RUNTIME 1u /* this message has had its time */
 #define PEPSI_STOP_LEAVE 2u   /* the worker is to leave */
+/* The worker gets nothing new, and its successor is there: a message that has done nothing yet is better there (pause() of 0 seconds), under the configuration and
+ * the operator's rules of now; one that is on its way goes on. Only for modules built for 1.3. */
+#define PEPSI_STOP_YIELD 4u
 
 struct pepsi_event; /* a descriptor that is waited for, a timer, or both; opaque */
 struct pepsi_query; /* a question under way; opaque */
@@ -390,8 +393,8 @@ struct pepsi_stage {
 	/* 1: this message may run here in the pass of the stage before; NULL means always. */
 	int32_t (*can_fuse)(void *worker, const struct pepsi_host *, struct pepsi_msg *);
 	void (*close)(void *worker); /* CONCURRENT: nothing is pending any more */
-	/* CONCURRENT: end this pending message soon (PEPSI_STOP_*), here or from a later callback, by complete(). Called once for each
-	 * reason. Required of CONCURRENT modules. Since 1.2. */
+	/* CONCURRENT: end this pending message soon (PEPSI_STOP_*; for YIELD: or not), here or from a later callback, by complete(). Called once for
+	 * each reason. Required of CONCURRENT modules. Since 1.2. */
 	void (*stop)(void *worker, const struct pepsi_host *, struct pepsi_msg *, uint32_t why);
 };
 

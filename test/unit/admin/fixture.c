@@ -54,10 +54,10 @@ static void on_reports(void *arg, const char *stage, struct buf *json)
 	buf_addf(json, "[{\"stage\":\"%s\",\"report\":{}}]", stage ? stage : "all");
 }
 
-static void on_recipient(void *arg, struct str address, void (*done)(void *ctx, const char *answer, const char *source), void *ctx)
+static void on_recipient(void *arg, struct str address, void (*done)(void *ctx, const char *answer, const char *source, const char *why), void *ctx)
 {
 	(void)arg;
-	done(ctx, str_eq(address, STR("alice@example.test")) ? "yes" : "no", str_eq(address, STR("alice@example.test")) ? "table" : "");
+	done(ctx, str_eq(address, STR("alice@example.test")) ? "yes" : "no", str_eq(address, STR("alice@example.test")) ? "table" : "", "");
 }
 
 static const struct config *get_config(void *arg)

@@ -136,6 +136,21 @@ static void test_content(void **state)
 	control_request_describe(&r, text, sizeof text);
 	assert_string_equal(text, "ids=3,1");
 	control_request_done(&r);
+	/* patterns in the form that is compared; a local part and what is no domain as they are */
+	static const char *const folded[][2] = { { "@B\xc3\x9c" "CHER.Example", "@xn--bcher-kva.example" }, { "Gr\xc3\xbcn@b\xc3\xbc" "cher.example.", "Gr\xc3\xbcn@xn--bcher-kva.example" },
+		{ "@[192.0.2.1]", "@[192.0.2.1]" }, { "\\\"a@b\\\"@Example.org", "\"a@b\"@example.org" }, { "x@", "x@" } };
+	for (size_t i = 0; i < sizeof folded / sizeof *folded; i++) {
+		static const char *const requests[] = { "rule.add\",\"args\":{\"action\":\"hold\",", "queue.list\",\"args\":{", "queue.retry\",\"args\":{" };
+		for (size_t k = 0; k < 3; k++) {
+			struct buf b = BUF_INIT(4096);
+			buf_addf(&b, "{\"cmd\":\"%s\"recipient\":\"%s\",\"sender\":\"%s\"}}", requests[k], folded[i][0], folded[i][0]);
+			assert_int_equal(control_request_parse(buf_str(&b), &r, err, sizeof err, hint, sizeof hint), 0);
+			assert_string_equal(r.recipient, folded[i][1]);
+			assert_string_equal(r.sender, folded[i][1]);
+			control_request_done(&r);
+			buf_free(&b);
+		}
+	}
 	assert_int_equal(control_request_parse(STR("{\"cmd\":\"queue.lst\"}"), &r, err, sizeof err, hint, sizeof hint), -1);
 	assert_string_equal(hint, "did you mean queue.list?");
 	control_request_done(&r);

@@ -142,7 +142,8 @@ static int32_t state_get(struct pepsi_msg *m, const char *path, struct pepsi_str
 	struct str rest = str_from(path), w;
 	if (!m->parsed)
 		m->parsed = json_tokener_parse(m->state ? m->state : "{}");
-	assert_non_null(m->parsed);
+	if (!m->parsed) /* a state that is none has nothing */
+		return PEPSI_NONE;
 	struct json_object *o = m->parsed;
 	while (str_word(&rest, ".", &w)) {
 		char key[64];

@@ -75,7 +75,8 @@ static void test_forms(void **state)
 	token_form_add(&b, "a", STR("x y&=+%\n/~-._"));
 	token_form_add(&b, "b", STR("\xc3\xa9"));
 	token_form_add(&b, "c", STR_NULL);
-	assert_string_equal(buf_z(&b), "a=x%20y%26%3D%2B%25%0A%2F~-._&b=%C3%A9&c=");
+	token_form_add(&b, "d", str_n("\0z", 2));
+	assert_string_equal(buf_z(&b), "a=x%20y%26%3D%2B%25%0A%2F~-._&b=%C3%A9&c=&d=%00z");
 	buf_free(&b);
 }
 

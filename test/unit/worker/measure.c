@@ -108,7 +108,7 @@ static void over_the_channel(void **state)
 	assert_int_equal(input_init(&g.r.in, sv[1], false), 0);
 	g.r.env = &g.f.env;
 	g.r.c = g.f.c;
-	g.r.store = (struct run_store){ NULL, load_nothing, commit_all };
+	g.r.store = (struct run_store){ NULL, load_nothing, commit_all, NULL };
 	g.r.out_fd = sv[1];
 	g.r.stop = &stop;
 	g.r.stop_fd = g.stop_pipe[0];

@@ -104,7 +104,7 @@ static void rig_init(struct rig *g, uint64_t caps)
 	assert_int_equal(input_init(&g->r.in, sv[1], false), 0);
 	g->r.env = &g->f.env;
 	g->r.c = g->f.c;
-	g->r.store = (struct run_store){ NULL, fake_load, fake_commit };
+	g->r.store = (struct run_store){ NULL, fake_load, fake_commit, NULL };
 	g->r.out_fd = sv[1];
 	g->r.stop = &stop;
 	g->r.stop_fd = g->stop_pipe[0];

@@ -61,10 +61,10 @@ static enum store_rc fake_commit(void *arg, struct store_pass *p, size_t n)
 static struct {
 	const struct pepsi_host *h;
 	const struct pepsi_conf *conf;
-	unsigned ran, pending, most, stops[4], callbacks, inside, answers;
+	unsigned ran, pending, most, stops[8], callbacks, inside, answers;
 	uint32_t last_status;
 	int sigterm_fd;
-	bool arm_twice;
+	bool arm_twice, yields;
 } mod;
 static struct wire_page *page;
 
@@ -169,7 +169,7 @@ static void stop_hook(void *worker, const struct pepsi_host *h, struct pepsi_msg
 	assert_int_equal(mod.inside++, 0);
 	int64_t id = h->id(m);
 	mod.stops[why]++;
-	if (id / 100 != 4) {
+	if (why == PEPSI_STOP_YIELD ? mod.yields : id / 100 != 4) {
 		h->pause(m, NULL, 5);
 		done(jobs[id], PEPSI_OK);
 	}
@@ -224,7 +224,7 @@ static void rig_init(struct rig *g, int64_t runtime_ms, unsigned queue_limit)
 	assert_int_equal(input_init(&g->r.in, sv[1], false), 0);
 	g->r.env = &g->f.env;
 	g->r.c = g->f.c;
-	g->r.store = (struct run_store){ NULL, fake_load, fake_commit };
+	g->r.store = (struct run_store){ NULL, fake_load, fake_commit, NULL };
 	g->r.out_fd = sv[1];
 	g->r.stop = &stop;
 	g->r.stop_fd = g->stop_pipe[0];
@@ -449,6 +449,27 @@ static void leaves_at_once(void **st)
 	rig_done(&g);
 }
 
+/* Nothing new comes: who has done nothing yet is given back, long before the time to drain is over; others go on to their end. */
+static void yields(void **st)
+{
+	static const int64_t ids[] = { 300, 301, 150, 302 };
+	struct rig g;
+	(void)st;
+	rig_init(&g, 600000, 100);
+	mod.yields = true;
+	give(&g, ids, 4, true);
+	shutdown(g.fd, SHUT_WR);
+	int64_t began = clock_mono_us();
+	assert_int_equal(loop(&g), 0);
+	assert_true(clock_mono_us() - began < 8 * US_PER_S);
+	assert_false(g.left);
+	assert_int_equal(mod.stops[PEPSI_STOP_YIELD], 3);
+	assert_int_equal(mod.stops[PEPSI_STOP_LEAVE], 0);
+	assert_int_equal(db.committed, 4);
+	assert_non_null(strstr(answers(&g), "0 301 {\"outcome\":\"pause\""));
+	rig_done(&g);
+}
+
 static void has_had_its_time(void **st)
 {
 	static const int64_t ids[] = { 400, 300, 150 };
@@ -491,6 +512,6 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(in_any_order), cmocka_unit_test(together), cmocka_unit_test(no_more_than_queue_limit),
 		cmocka_unit_test(the_database_goes_away), cmocka_unit_test(rules), cmocka_unit_test(questions), cmocka_unit_test(leaves_at_once),
-		cmocka_unit_test(has_had_its_time), cmocka_unit_test(the_dispatcher_dies) };
+		cmocka_unit_test(yields), cmocka_unit_test(has_had_its_time), cmocka_unit_test(the_dispatcher_dies) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -90,6 +90,48 @@ static void means(void **st)
 	fixture_done(&f);
 }
 
+/* A domain is the same in U-labels and A-labels, in capitals and not, in the rule and in the row; a local part is compared as it is. */
+static void folded(void **st)
+{
+	static const struct str written[] = { STR_INIT("@b\xc3\xbc" "cher.example"), STR_INIT("@xn--bcher-kva.example"), STR_INIT("@XN--BCHER-KVA.Example"),
+		STR_INIT("@B\xc3\x9c" "CHER.EXAMPLE"), STR_INIT("@bu\xcc\x88" "cher.example") };
+	static struct str rows[] = { STR_INIT("x@b\xc3\xbc" "cher.example"), STR_INIT("x@xn--bcher-kva.example"), STR_INIT("X@B\xc3\xbc" "CHER.example"),
+		STR_INIT("gr\xc3\xbc\xc3\x9f" "e@XN--BCHER-KVA.EXAMPLE") };
+	struct fixture f;
+	(void)st;
+	fixture_init(&f, PEPSI_LOAD_METADATA, PEPSI_CAP_DELIVER);
+	f.row.n_rcpts = 1;
+	for (size_t w = 0; w < sizeof written / sizeof *written; w++)
+		for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+			struct store_rule to = { .id = 5, .hold = true, .recipient = written[w] }, from = { .id = 5, .hold = true, .sender = written[w] };
+			f.row.rcpts = &rows[i];
+			f.row.mail_from = STR("s@example.test");
+			past(&f, &to, 1, true);
+			if (f.msg.end != END_PAUSE)
+				fail_msg("recipient %zu by rule %zu", i, w);
+			past(&f, &from, 1, true);
+			assert_int_equal(ran, 1);
+			f.row.mail_from = rows[i];
+			past(&f, &from, 1, true);
+			if (f.msg.end != END_PAUSE)
+				fail_msg("sender %zu by rule %zu", i, w);
+		}
+	/* one of two: that one is parted, as it stands in the row */
+	static struct str two[] = { STR_INIT("a@one.test"), STR_INIT("b@b\xc3\xbc" "cher.example") };
+	f.row.rcpts = two;
+	f.row.n_rcpts = 2;
+	past(&f, &(struct store_rule){ .id = 5, .hold = true, .recipient = written[1] }, 1, true);
+	assert_int_equal(f.msg.end, END_MOVE);
+	assert_int_equal(f.msg.pass.n_ops, 2);
+	f.row.n_rcpts = 1;
+	f.row.rcpts = &rows[0];
+	past(&f, &(struct store_rule){ .id = 5, .hold = true, .recipient = STR("y@xn--bcher-kva.example") }, 1, true);
+	assert_int_equal(ran, 1);
+	past(&f, &(struct store_rule){ .id = 5, .hold = true, .recipient = STR("@xn--bcher-kvb.example") }, 1, true);
+	assert_int_equal(ran, 1);
+	fixture_done(&f);
+}
+
 static void held(void **st)
 {
 	struct fixture f;
@@ -183,7 +225,7 @@ static void rerouted(void **st)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(means),
+		cmocka_unit_test(means), cmocka_unit_test(folded),
 		cmocka_unit_test(held),
 		cmocka_unit_test(parted),
 		cmocka_unit_test(rerouted),

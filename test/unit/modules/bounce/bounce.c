@@ -69,6 +69,31 @@ static const struct bounce_case cases[] = {
 	{ "an alias's failure names what the sender wrote", "ann@example.org", "b@c",
 	    "{\"bounce\":{\"kind\":\"permanent\",\"failed_recipient\":\"b@c\",\"orcpt\":\"rfc822;sales@c\",\"enhanced_status\":\"5.1.1\"}}",
 	    SET, { "You wrote to <sales@c>, which leads there.", "Original-Recipient: rfc822; sales@c\r\nFinal-Recipient: rfc822; b@c" }, NULL },
+	/* a stranger does not hear where an alias leads, by no word of the next server either */
+	{ "an alias's failure, told to a stranger", "ann@example.org", "b@secret.test d@e",
+	    "{\"origin\":{\"listener\":\"mx\",\"ip\":\"198.51.100.7\"},\"dsn\":{\"rcpt\":[{\"orcpt\":\"rfc822;sales@c\",\"alias\":\"sales@c\"},{}]},\"bounce\":{\"rcpts\":[{\"failed_recipient\":\"b@secret.test\","
+	    "\"remote_mta\":\"mx.secret.test\",\"smtp_code\":550,\"enhanced_status\":\"5.1.1\",\"phase\":\"rcpt\",\"reply_text\":\"<b@secret.test> who\",\"diagnostic\":\"b@secret.test: who\"},"
+	    "{\"failed_recipient\":\"d@e\",\"remote_mta\":\"mx.e\",\"smtp_code\":550,\"enhanced_status\":\"5.1.1\",\"phase\":\"rcpt\",\"reply_text\":\"no d\"}]},"
+	    "\"maybe_delivered\":{\"at\":1796038764,\"hop\":\"mx.secret.test:25\"}}",
+	    SET, { "<sales@c>:", "Its answer is not shown", "550 no d", "Final-Recipient: rfc822; sales@c\r\nAction: failed\r\nStatus: 5.1.1\r\nDiagnostic-Code: smtp; 550 5.1.1 (not shown)\r\n",
+		"Final-Recipient: rfc822; d@e\r\nAction: failed\r\nStatus: 5.1.1\r\nRemote-MTA: dns; mx.e\r\n" }, "secret" },
+	{ "two of one alias are one; without a reply", "ann@example.org", "b@secret.test d@secret.test",
+	    "{\"origin\":{\"listener\":\"mx\",\"ip\":\"198.51.100.7\"},\"dsn\":{\"rcpt\":[{\"alias\":\"sales@c\"},{\"alias\":\"Sales@c\"}]},\"bounce\":{\"diagnostic\":\"secret.test is away\",\"enhanced_status\":\"5.4.4\"}}",
+	    SET, { "<sales@c>:", "Final-Recipient: rfc822; sales@c\r\nAction: failed\r\nStatus: 5.4.4\r\nDiagnostic-Code: X-Pepsi; not shown\r\n" }, "secret" },
+	{ "an alias that a success is told of", "ann@example.org", "b@secret.test",
+	    "{\"origin\":{\"listener\":\"mx\",\"ip\":\"198.51.100.7\"},\"dsn\":{\"rcpt\":[{\"notify\":\"SUCCESS\",\"alias\":\"sales@c\"}]},\"bounce\":{\"kind\":\"success\",\"action\":\"relayed\","
+	    "\"failed_recipient\":\"b@secret.test\",\"remote_mta\":\"mx.secret.test\",\"smtp_code\":250,\"reply_text\":\"secret\"}}",
+	    SET, { "<sales@c>:", "Final-Recipient: rfc822; sales@c\r\nAction: relayed" }, "secret" },
+	{ "one that is late", "ann@example.org", "b@secret.test",
+	    "{\"origin\":{\"listener\":\"mx\",\"ip\":\"198.51.100.7\"},\"dsn\":{\"rcpt\":[{\"alias\":\"sales@c\"}]},\"bounce\":{\"kind\":\"delay\",\"failed_recipient\":\"b@secret.test\",\"enhanced_status\":\"4.4.1\","
+	    "\"diagnostic\":\"secret\"}}",
+	    SET, { "<sales@c>:", "Final-Recipient: rfc822; sales@c\r\nAction: delayed\r\nStatus: 4.4.1" }, "secret" },
+	{ "our own users do hear", "ann@example.org", "b@shown.test",
+	    "{\"origin\":{\"listener\":\"sub\",\"ip\":\"198.51.100.7\",\"account\":\"ann\"},\"dsn\":{\"rcpt\":[{\"alias\":\"sales@c\"}]},\"bounce\":{\"failed_recipient\":\"b@shown.test\",\"smtp_code\":550,"
+	    "\"reply_text\":\"who\",\"remote_mta\":\"mx.shown.test\"}}",
+	    SET, { "<b@shown.test>:", "550 who", "Final-Recipient: rfc822; b@shown.test", "Remote-MTA: dns; mx.shown.test" }, NULL },
+	{ "an alias that is nonsense", "ann@example.org", "b@c",
+	    "{\"origin\":{\"listener\":\"mx\",\"ip\":\"198.51.100.7\"},\"dsn\":{\"rcpt\":[{\"alias\":[\"sales@c\"]}]},\"bounce\":{\"failed_recipient\":\"b@c\"}}", SET, { "<b@c>:" }, NULL },
 	{ "a delay", "ann@example.org", "b@c",
 	    "{\"bounce\":{\"kind\":\"delay\",\"failed_recipient\":\"b@c\",\"enhanced_status\":\"4.4.1\",\"diagnostic\":\"down\"}}",
 	    SET, { "WARNING ONLY", "Reason: down", "Action: delayed\r\nStatus: 4.4.1" }, NULL },

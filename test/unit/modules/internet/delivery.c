@@ -259,9 +259,11 @@ void test_internet_stops(void **state)
 	site_open(&s, one, false, NULL);
 	site_process(&s, &m[0]);
 	site_until(1);
+	pepsi_stage_descriptor.stop(s.worker, &fake_loop_host, &m[0], PEPSI_STOP_YIELD); /* it has a session */
+	assert_int_equal(m[0].calls.n, 0);
 	pepsi_stage_descriptor.stop(s.worker, &fake_loop_host, &m[0], PEPSI_STOP_LEAVE);
 	site_process(&s, &m[1]); /* its look-up has not begun */
-	pepsi_stage_descriptor.stop(s.worker, &fake_loop_host, &m[1], PEPSI_STOP_LEAVE);
+	pepsi_stage_descriptor.stop(s.worker, &fake_loop_host, &m[1], PEPSI_STOP_YIELD);
 	for (int i = 0; i < 2; i++) {
 		site_says(&m[i], "pause 1 {\"attempts\":0,\"last_error\":\"example.org: not tried now (leaving)\"}\ncomplete 0\n");
 		site_done(&m[i]);

@@ -135,8 +135,8 @@ static void json(void **state)
 		dsn_read_free(&r);
 	}
 	/* broken, of another kind, of other types: no notice */
-	static const char *const others[] = { "{\"notificationType\":\"Bounce\",\"bounce\":{\"bouncedRecipients\":[{\"emailAddress\":\"u@y.example\"}", "{\"notificationType\":\"Complaint\",\"complaint\":"
-		"{\"complainedRecipients\":[{\"emailAddress\":\"u@y.example\"}]}}", "{\"notificationType\":\"Bounce\",\"bounce\":{\"bouncedRecipients\":{\"emailAddress\":\"u@y.example\"}}}",
+	static const char *const others[] = { "{\"notificationType\":\"Bounce\",\"bounce\":{\"bouncedRecipients\":[{\"emailAddress\":\"u@y.example\"}", ("{\"notificationType\":\"Complaint\",\"complaint\":"
+		"{\"complainedRecipients\":[{\"emailAddress\":\"u@y.example\"}]}}"), "{\"notificationType\":\"Bounce\",\"bounce\":{\"bouncedRecipients\":{\"emailAddress\":\"u@y.example\"}}}",
 		"{\"notificationType\":1,\"bounce\":[],\"bouncedRecipients\":[]}", "{\"notificationType\":\"Bounce\",\"bounce\":{\"bouncedRecipients\":[1,null,{\"emailAddress\":7},{},[],\"x\"]}}",
 		"[{\"notificationType\":\"Bounce\",\"bounce\":{\"bouncedRecipients\":[{\"emailAddress\":\"u@y.example\"}]}}]" };
 	for (size_t i = 0; i < sizeof others / sizeof *others; i++) {

@@ -149,7 +149,7 @@ static void mime(void **state)
 static void plan_and_write(void **state)
 {
 	static const char head[] = "MIME-Version: 1.0\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: 8bit\r\n";
-	static const char *const lines[] = { "Gr\xc3\xbc\xc3\x9f" "e und eine lange Zeile Text mit Umlauten: \xc3\xa4\xc3\xb6\xc3\xbc\xc3\x9f, bis sie voll ist.\r\n",
+	static const char *const lines[] = { ("Gr\xc3\xbc\xc3\x9f" "e und eine lange Zeile Text mit Umlauten: \xc3\xa4\xc3\xb6\xc3\xbc\xc3\x9f, bis sie voll ist.\r\n"),
 		"una l\xc3\xadnea corta\r\n", "mostly plain text, as most of it is, with one sign that is not: \xe2\x82\xac\r\n" };
 	enum { OCTETS = 20000000 };
 	(void)state;
