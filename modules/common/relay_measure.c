@@ -28,7 +28,7 @@ void relay_measure_open(struct relay_measure *m, const struct pepsi_host *host, 
 	m->tls = count_new(host, conf, PEPSI_METRIC_COUNTER, "sessions_tls", "safety", "dane sts pkix opportunistic plain refused",
 	    "Sessions opened, by how the other side was known; refused: less safe than it had to be.");
 	m->destinations = count_new(host, conf, PEPSI_METRIC_GAUGE, "destinations", "state", "new good slow backoff probe unsafe",
-	    "Destinations that are known: untried, well, slow, left alone, tried by one message; domains that demand safety they lack.");
+	    "Destinations that are known: untried, well, slow, left alone, tried by one message; domains whose safety is missing.");
 }
 
 void relay_measure_outcome(const struct relay_measure *m, size_t delivered, size_t deferred, size_t failed, size_t postponed, int64_t took_us)

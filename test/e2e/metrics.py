@@ -230,6 +230,9 @@ def relays_count(t):
     pepsi.wait_for("failed sessions", lambda: d.module("sessions_total", "hop", how="failed") >= 1, 30)
     d.cli("queue", "delete", "--all")
     d.stop()
+    with open(d.log, errors="replace") as f:
+        misused = [line for line in f if "event=misuse" in line]
+    pepsi.check(not misused, "one of our own: %s" % misused[:3])
 
 
 pepsi.main(__file__, [well_formed, balance_holds, crowd_that_says_nothing, modules_count, many_count, crash_costs_a_second, nothing_forged, boasted, relays_count])
