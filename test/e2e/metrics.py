@@ -116,7 +116,8 @@ def modules_count(t, many=False):
     d.counts(8, "plain_total")
     d.counts(4, "level")
     d.counts(4, "took_seconds_count")
-    pepsi.check(d.module("took_seconds_bucket", le="0.01") == 0 and d.module("took_seconds_bucket", le="0.05") == 4, "the buckets")
+    d.counts(4, "took_seconds_bucket", le="0.05")
+    pepsi.check(d.module("took_seconds_bucket", le="0.01") == 0, "the buckets")
     pepsi.check(abs(d.module("took_seconds_sum") - 0.08) < 1e-6, "the sum")
     body = d.http_get("/metrics")[1]
     pepsi.check("# HELP pepsi_module_seen_total Messages seen.\n# TYPE pepsi_module_seen_total counter\n" in body, "no help")
@@ -147,7 +148,7 @@ def crash_costs_a_second(t):
     d.accept("s@example.test", ["crash@far.test"], b"Subject: x\r\n\r\nhello\r\n")
     pepsi.wait_for("the crashes", lambda: d.metrics()['pepsi_stage_crashes_total{stage="init"}'] >= 3, 60, 0.2)
     pepsi.check(1 <= d.module("seen_total", size="small") <= 4, "counted: %s" % d.module("seen_total", size="small"))
-    pepsi.check(d.module("level") == 0, "the level of a dead worker")
+    d.counts(0, "level")  # a dead worker has none
     d.accept("s@example.test", ["y@far.test"], b"Subject: x\r\n\r\nhello\r\n")
     pepsi.wait_for("another count", lambda: d.module("seen_total", size="small") >= 2, 20, 0.1)
     d.stop()
@@ -217,9 +218,10 @@ def relays_count(t):
         return d.module("deliveries_total", stage, result=what)
     pepsi.wait_for("the hop's", lambda: result("hop", "delivered") == 2 and result("hop", "failed") == 1 and result("hop", "deferred") >= 1, 30)
     pepsi.wait_for("the store's", lambda: result("store", "delivered") == 1 and result("box", "delivered") == 1, 30)
-    pepsi.check(d.module("sessions_total", "hop", how="opened") >= 1 and d.module("sessions_total", "hop", how="reused") >= 1, "sessions")
-    pepsi.check(d.module("sessions_tls_total", "store", safety="plain") == 1 and d.module("sessions_total", "box", how="opened") is None, "sessions")
-    pepsi.check(d.module("delivery_seconds_count", "hop") == 2 and d.module("maybe_delivered_total", "hop") == 0, "times")
+    pepsi.wait_for("sessions", lambda: d.module("sessions_total", "hop", how="opened") >= 1 and d.module("sessions_total", "hop", how="reused") >= 1, 20)
+    d.counts(1, "sessions_tls_total", "store", safety="plain")
+    d.counts(2, "delivery_seconds_count", "hop")
+    pepsi.check(d.module("sessions_total", "box", how="opened") is None and d.module("maybe_delivered_total", "hop") == 0, "sessions, and doubts")
     stored = pepsi.wait_for("the store among the destinations", lambda: [h for h in d.json("queue", "destinations", "--stage", "store") if h["sent"]], 30, 0.5)
     pepsi.check(len(stored) == 1 and stored[0]["destination"] == "127.0.0.1:%d" % store.port and stored[0]["state"] == "good" and stored[0]["sent"] == 1, stored)
     hop.script = {"eod": "drop"}

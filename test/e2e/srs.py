@@ -408,8 +408,7 @@ def before(t):
         pepsi.wait_for("%s, mode %o: %d" % (until, mode, want), lambda want=want: site.rcpt(weak("ann"))[0] == want, 30, .5)
     pepsi.check("sqUEamish" not in site.log() and "others may read it" in site.log(), "the log")
     site.d.wait_empty()
-    m = site.d.metrics()
-    pepsi.check(m.get('pepsi_module_srs_total{stage="srs",result="before"}') == 2, "metrics: %s" % {k: v for k, v in m.items() if "srs_total" in k})
+    site.d.counts(2, "srs_total", "srs", result="before")
     lab.close()
 
 

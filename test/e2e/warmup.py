@@ -79,7 +79,7 @@ def steps(t):
     check(sorted(s.taken().values()) == [7, 7], str(s.taken()))
     name = 'pepsi_module_warmup_messages_total{stage="init",result="%s"}'
     wait_for("the metric", lambda: s.d.metrics().get(name % "sent") == 14)
-    check(s.d.metrics().get(name % "turned-away", 0) > 0, str(s.d.metrics()))
+    wait_for("those turned away", lambda: s.d.metrics().get(name % "turned-away", 0) > 0)
 
 
 def shared(t):

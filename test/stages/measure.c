@@ -7,12 +7,13 @@
  *     values    a thousand values of one label
  *     boast     reports of destinations with numbers that no sum holds, words that steer a terminal, and what is no destination
  *     slow      takes three seconds */
+#include "channel.h"
+
 #include <pepsi/stage.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #ifdef MEASURE_MANY
@@ -50,18 +51,6 @@ static void close_worker(void *worker)
 	struct measure *w = worker;
 	w->h->measure(w->seen, "closed", 1);
 	free(w);
-}
-
-/* The channel, as a module would find it that wants it. */
-static int channel(void)
-{
-	for (int fd = 0; fd < 20; fd++) {
-		int type = 0;
-		socklen_t n = sizeof type;
-		if (!getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &n) && type == SOCK_SEQPACKET)
-			return fd;
-	}
-	return -1;
 }
 
 static void forge(void)

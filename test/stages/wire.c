@@ -1,5 +1,7 @@
 /* A module that speaks on its worker's channel in the host's place, for test/e2e/wild_modules.py: before the host says that it is ready (the option EARLY), and
  * while it has a message (the local part of its recipient). Both name a line of the list below, by its letter. */
+#include "channel.h"
+
 #include <pepsi/stage.h>
 
 #include <fcntl.h>
@@ -18,17 +20,6 @@ static const char *const lines[26] = {
 	['f' - 'a'] = "1 {\"error\":\"\x1b[31mred\"}\n", ['g' - 'a'] = "4 4:evil g level - - -9223372036854775807\n", ['h' - 'a'] = "\n", ['i' - 'a'] = "0\n0\n0\n0\n0\n",
 	['j' - 'a'] = "4 100:", ['k' - 'a'] = "9\n", ['l' - 'a'] = "0 {\"also\":[\"", ['m' - 'a'] = "0 {\"outcome\":\"pause\",\"to\":\"ok\"}\n",
 };
-
-static int channel(void)
-{
-	for (int fd = 0; fd < 20; fd++) {
-		int type = 0;
-		socklen_t n = sizeof type;
-		if (!getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &n) && type == SOCK_SEQPACKET)
-			return fd;
-	}
-	return -1;
-}
 
 static void say(const char *p, size_t n)
 {
