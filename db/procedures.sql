@@ -757,7 +757,7 @@ END $$;
 -- neither changed nor claimed, and can be put off as it lies. Named are p_domain[i] at p_stage[p_domain_stage[i]], of which p_domain_n[i] rows
 -- become pending, those that are due first; with 0 it is passed by. Never waiting for another one of their domain: rows with a deadline of the
 -- sender's (DELIVERBY), and those that an operator's hold ends for.
--- Rows: for each domain with rows left behind (n -1), for each that was named with more than 0: how many became pending; last one with stage 0: how
+-- Rows: for each domain with rows left behind, and, where there is more to look at, with as many as it gets (n -1), for each that was named with more than 0: how many became pending; last one with stage 0: how
 -- many did in all, how long until the next is due (0: never, 1: there are more now), the clock, and the last row that was looked at.
 -- A list of ids, and the status as text: see workqueue_claim. Without sorting: what is due is in order but for equal times, and is not to be read as a
 -- whole.
@@ -798,8 +798,8 @@ BEGIN
             ORDER BY w.timeout, w.id LIMIT p_limit
         )
         SELECT q.id, q.timeout, q.s, q.d, q.s IS NULL OR q.apart OR (q.nth <= p_each[q.s] AND NOT q.named) AS go,
-            q.nth = p_each[q.s]::bigint + 1 AND NOT q.named AS first
-        FROM (SELECT d.*, row_number() OVER (PARTITION BY d.s, d.d, d.apart ORDER BY d.timeout, d.id) AS nth,
+            NOT q.named AND NOT q.apart AND q.nth = CASE WHEN q.n = p_limit THEN p_each[q.s]::bigint ELSE p_each[q.s]::bigint + 1 END AS tell
+        FROM (SELECT d.*, count(*) OVER () AS n, row_number() OVER (PARTITION BY d.s, d.d, d.apart ORDER BY d.timeout, d.id) AS nth,
                 (d.s, d.d) IN (SELECT u.s, u.d FROM unnest(p_domain_stage, p_domain) u(s, d)) AS named FROM due d) q
         ORDER BY q.timeout, q.id
     LOOP
@@ -808,7 +808,8 @@ BEGIN
         upto_id := r.id;
         IF r.go THEN
             ids := ids || r.id;
-        ELSIF r.first THEN
+        END IF;
+        IF r.tell THEN
             stage := r.s;
             domain := r.d;
             n := -1;

@@ -4,8 +4,8 @@
  * left behind stays due, and all that is kept here can be lost.
  *
  * Told: 2000 rows become due, a hundred for each of twenty domains. Twenty are claimed. One is delivered: its domain is open, its 99 others
- * become pending at once. One is paused: five seconds later two more are tried, or the worker has put the others off. Of a third nothing is
- * heard: after four seconds two more are tried, eight seconds later four; it may be one large message that keeps a good host busy. */
+ * become pending at once. One is paused: five seconds later, or as soon as it is back itself, two more are tried, or the worker has put the
+ * others off. Of a third nothing is heard: after four seconds two more are tried, eight seconds later four; it may be one large message that keeps a good host busy. */
 #include "dispatch_internal.h"
 
 #include "base/clock.h"
@@ -20,6 +20,7 @@ enum {
 	/* … and so long after one that was paused. Where the host is to blame the others are put off with those that come then (workqueue_put_off leaves alone
 	 * what is due since a moment ago: while all that is well is on its way, the rest is not to be written). */
 	CROWD_PAUSED_US = 5 * 1000 * 1000,
+	CROWD_BEHIND_US = 100 * 1000, /* … unless it is back sooner, because there was no room for it: the next ones come so long after it would */
 };
 
 struct crowd {
@@ -67,14 +68,14 @@ static void add(struct dispatch *d, struct stage *st, const char *name, int64_t 
 		d->crowds_total++;
 }
 
-bool crowd_answered(struct dispatch *d, struct stage *st, uint32_t place, bool paused)
+bool crowd_answered(struct dispatch *d, struct stage *st, uint32_t place, int64_t paused_us)
 {
 	struct crowd *c = place && d->crowds.n ? map_get(&d->crowds, key_of(st, place)) : NULL;
-	int64_t at = clock_mono_us() + CROWD_PAUSED_US;
+	int64_t at = clock_mono_us() + (paused_us < CROWD_PAUSED_US ? paused_us + CROWD_BEHIND_US : CROWD_PAUSED_US);
 	if (!c)
 		return false;
-	c->open |= !paused;
-	if (paused && (c->next > at || c->more == 2)) /* the first answer counts more than the first silence */
+	c->open |= !paused_us;
+	if (paused_us && (c->next > at || c->more == 2)) /* the first answer counts more than the first silence */
 		c->next = at;
 	return c->open;
 }

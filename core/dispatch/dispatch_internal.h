@@ -271,14 +271,14 @@ void due_done(struct dispatch *d);
 void due_begin(struct dispatch *d);       /* this process dispatches from now on: what is due is looked for, from the beginning */
 /* A row was paused: its time may be the next one. */
 void dispatch_due_soon(struct dispatch *d);
-/* A flight of this place came back from a worker: paused, or otherwise. */
-void due_answered(struct dispatch *d, struct stage *st, uint32_t place, bool paused);
+/* A flight of this place came back from a worker: paused for so long, or 0, and otherwise. */
+void due_answered(struct dispatch *d, struct stage *st, uint32_t place, int64_t paused_us);
 
 /* crowd.c */
 /* Of a domain that nothing is known of so many rows become pending at this stage. */
 unsigned crowd_each(const struct dispatch *d, const struct stage *st);
 /* Is there a domain whose rows are all wanted now? */
-bool crowd_answered(struct dispatch *d, struct stage *st, uint32_t place, bool paused);
+bool crowd_answered(struct dispatch *d, struct stage *st, uint32_t place, int64_t paused_us);
 /* The domains of which more is wanted now, with how much; all: the others, too, with 0. Stages by number, below n_stages. */
 size_t crowd_ask(struct dispatch *d, int64_t now, bool all, unsigned n_stages, struct store_due_domain *out, size_t max);
 /* What the database said of one: see struct store_due. */

@@ -43,10 +43,10 @@ static void look_in(struct dispatch *d, int64_t us)
 	arm(d);
 }
 
-void due_answered(struct dispatch *d, struct stage *st, uint32_t place, bool paused)
+void due_answered(struct dispatch *d, struct stage *st, uint32_t place, int64_t paused_us)
 {
 	int64_t at = clock_mono_us() + DUE_OPEN_US;
-	if (!crowd_answered(d, st, place, paused) || d->open_at <= at)
+	if (!crowd_answered(d, st, place, paused_us) || d->open_at <= at)
 		return;
 	d->open_at = at;
 	arm(d);

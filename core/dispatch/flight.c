@@ -319,6 +319,23 @@ static struct str json_word(struct str json, struct str key)
 	return STR_NULL;
 }
 
+/* {"outcome":"pause","secs":N,…}: microseconds; 0: it was not paused; INT64_MAX: without end, or nobody knows. */
+static int64_t paused_us(struct str json)
+{
+	static const struct str key = STR_INIT("{\"outcome\":\"pause\""), secs = STR_INIT(",\"secs\":");
+	uint64_t n;
+	if (!str_starts(json, key))
+		return 0;
+	json = str_skip(json, key.n);
+	if (!str_starts(json, secs))
+		return INT64_MAX;
+	json = str_skip(json, secs.n);
+	size_t digits = 0;
+	while (digits < json.n && json.p[digits] >= '0' && json.p[digits] <= '9')
+		digits++;
+	return str_u64(str_n(json.p, digits), UINT32_MAX, &n) || !n ? INT64_MAX : (int64_t)n * US_PER_S;
+}
+
 static void wake_word(struct dispatch *d, struct str word)
 {
 	char to[128];
@@ -415,7 +432,7 @@ static void answered(struct dispatch *d, struct worker *w, struct flight *f, con
 	st->d_messages++;
 	repair_passed(d, f->id, st);
 	word = json_word(line->json, STR("\"outcome\":\""));
-	due_answered(d, st, f->place, str_eq(word, STR("pause")));
+	due_answered(d, st, f->place, paused_us(line->json));
 	flight_over(d, f);
 	wake_word(d, json_word(line->json, STR("\"to\":\"")));
 	wake_also(d, line->json);
