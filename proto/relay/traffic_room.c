@@ -73,6 +73,8 @@ unsigned room_of(const struct traffic *t, const struct traffic_destination *d, i
 		n = 2 * (d->window / WINDOW_ONE);
 		return most < 1 ? 1 : most > n ? (unsigned)n : most;
 	default:
+		if (room < t->conf.slots / GOOD_PART) /* all is in use by those that are well: no reason to give anything back as long as there is a slot */
+			room = t->conf.slots / GOOD_PART;
 		n = TRAFFIC_HORIZON_MS / dest_pace(d) + 2;
 		if (n < 2 + 2 * (int64_t)(d->window / WINDOW_ONE))
 			n = 2 + 2 * (int64_t)(d->window / WINDOW_ONE);
