@@ -752,16 +752,17 @@ BEGIN
 END $$;
 
 -- Paused rows whose time has come become pending: of the p_limit that are due first, behind (p_after, p_after_id) unless that is NULL. At p_stage[s] a
--- domain gets p_each[s] of them: the others stay as they are until its domain is named by the dispatcher, which does so when one of the first was
--- answered, or takes too long. So where thousands become due at once, what waits for a destination that takes nothing costs nothing: it is
--- neither changed nor claimed, and can be put off as it lies. Named are p_domain[i] at p_stage[p_domain_stage[i]], of which p_domain_n[i] rows
--- become pending, those that are due first; with 0 it is passed by. Never waiting for another one of their domain: rows with a deadline of the
--- sender's (DELIVERBY), and those that an operator's hold ends for.
--- Rows: for each domain with rows left behind, and, where there is more to look at, with as many as it gets (n -1), for each that was named with more than 0: how many became pending; last one with stage 0: how
--- many did in all, how long until the next is due (0: never, 1: there are more now), the clock, and the last row that was looked at.
+-- domain gets one, as long as p_firsts[s] domains did not (less than 0: all go); the others stay as they are until their domain is named by the
+-- dispatcher, which does so when one of the first was answered, or takes too long. So where thousands become due at once, what waits for a destination
+-- that takes nothing costs nothing: it is neither changed nor claimed, and can be put off as it lies. Named are p_domain[i] at
+-- p_stage[p_domain_stage[i]], of which p_domain_n[i] rows become pending, those that are due first; with 0 it is passed by. Never waiting for another
+-- one of their domain: rows with a deadline of the sender's (DELIVERBY), and those that an operator's hold ends for.
+-- Rows: for each domain of which some were left behind, or may be where there is more to look at (n -1; -2: it got none); for each that was named with
+-- more than 0: how many became pending; the last one has stage 0: how many did in all, how long until the next is due (0: never, 1: there are more
+-- now), the clock, and the last row that was looked at.
 -- A list of ids, and the status as text: see workqueue_claim. Without sorting: what is due is in order but for equal times, and is not to be read as a
 -- whole.
-CREATE FUNCTION pepsi.workqueue_due(p_stage text[], p_each integer[], p_after timestamptz, p_after_id bigint, p_domain_stage integer[],
+CREATE FUNCTION pepsi.workqueue_due(p_stage text[], p_firsts integer[], p_after timestamptz, p_after_id bigint, p_domain_stage integer[],
     p_domain text[], p_domain_n integer[], p_limit integer)
 RETURNS TABLE (stage integer, domain text, n integer, wait_us bigint, clock timestamptz, upto timestamptz, upto_id bigint)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan
@@ -791,28 +792,37 @@ BEGIN
     FOR r IN
         WITH due AS MATERIALIZED (
             SELECT w.id, w.timeout, array_position(p_stage, w.stage) AS s, lower(left(split_part(w.rcpt_to[1], '@', -1), 255)) AS d,
-                w.state ? 'deliver_by' OR pepsi.is_held(w.status, w.state) AS apart
+                w.state ? 'deliver_by' OR pepsi.is_held(w.status, w.state) OR array_position(p_stage, w.stage) IS NULL AS apart
             FROM pepsi.workqueue w
             WHERE w.status = 'paused' AND w.timeout <= now() AND w.timeout >= coalesce(p_after, '-infinity')
               AND (p_after IS NULL OR w.timeout > p_after OR w.id > p_after_id)
             ORDER BY w.timeout, w.id LIMIT p_limit
         )
-        SELECT q.id, q.timeout, q.s, q.d, q.s IS NULL OR q.apart OR (q.nth <= p_each[q.s] AND NOT q.named) AS go,
-            NOT q.named AND NOT q.apart AND q.nth = CASE WHEN q.n = p_limit THEN p_each[q.s]::bigint ELSE p_each[q.s]::bigint + 1 END AS tell
-        FROM (SELECT d.*, count(*) OVER () AS n, row_number() OVER (PARTITION BY d.s, d.d, d.apart ORDER BY d.timeout, d.id) AS nth,
-                (d.s, d.d) IN (SELECT u.s, u.d FROM unnest(p_domain_stage, p_domain) u(s, d)) AS named FROM due d) q
-        ORDER BY q.timeout, q.id
+        SELECT d.*, count(*) OVER () = p_limit AS goes_on, row_number() OVER (PARTITION BY d.s, d.d, d.apart ORDER BY d.timeout, d.id) AS nth,
+            (d.s, d.d) IN (SELECT u.s, u.d FROM unnest(p_domain_stage, p_domain) u(s, d)) AS named
+        FROM due d ORDER BY d.timeout, d.id
     LOOP
         looked := looked + 1;
         upto := r.timeout;
         upto_id := r.id;
-        IF r.go THEN
+        IF r.apart OR p_firsts[r.s] < 0 THEN
             ids := ids || r.id;
+            CONTINUE;
         END IF;
-        IF r.tell THEN
-            stage := r.s;
-            domain := r.d;
+        CONTINUE WHEN r.named OR r.nth > 2;
+        stage := r.s;
+        domain := r.d;
+        n := NULL;
+        IF r.nth = 1 AND p_firsts[r.s] > 0 THEN
+            p_firsts[r.s] := p_firsts[r.s] - 1;
+            ids := ids || r.id;
+            n := CASE WHEN r.goes_on THEN -1 END;
+        ELSIF r.nth = 1 THEN
+            n := -2;
+        ELSIF NOT r.goes_on THEN
             n := -1;
+        END IF;
+        IF n IS NOT NULL THEN
             RETURN NEXT;
         END IF;
     END LOOP;

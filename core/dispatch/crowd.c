@@ -26,7 +26,7 @@ enum {
 struct crowd {
 	struct stage *st;
 	unsigned more, asked;    /* rows that come next; under way */
-	bool open;
+	bool begun, unheard, open;      /* its first has come; no answer yet */
 	int64_t next, wait;      /* when they come at the latest; until those behind them */
 	char name[];
 };
@@ -48,24 +48,61 @@ static bool wanted(const struct stage *st)
 	return !st->removed && (st->many || !st->known);
 }
 
-unsigned crowd_each(const struct dispatch *d, const struct stage *st)
+/* A worker has half of its places for destinations that it knows nothing of, and a quarter for those that are slow (proto/relay/traffic.h, "Room"): it would
+ * give back what is beyond that, and does not grow impatient with the slow ones as long as there is less. */
+int crowd_firsts(const struct dispatch *d, const struct stage *st)
 {
-	return wanted(st) && d->crowds.n < CROWD_MAX ? 1 : INT32_MAX;
+	uint64_t most = (uint64_t)st->queue_limit * st->parallelism * 3 / 4;
+	if (!wanted(st) || d->crowds.n >= CROWD_MAX)
+		return -1;
+	if (most > INT32_MAX)
+		most = INT32_MAX;
+	return most > st->unheard ? (int)(most - st->unheard) : !st->unheard;
 }
 
-static void add(struct dispatch *d, struct stage *st, const char *name, int64_t now)
+/* The first is on its way, and counts until it was heard of, or ought to have been. */
+static void begin(struct crowd *c, int64_t now)
+{
+	c->begun = c->unheard = true;
+	c->st->unheard++;
+	c->more = 2;
+	c->next = now + CROWD_SILENT_US;
+	c->wait = 2 * CROWD_SILENT_US;
+}
+
+static void heard(struct crowd *c)
+{
+	if (c->unheard)
+		c->st->unheard--;
+	c->unheard = false;
+}
+
+static void add(struct dispatch *d, struct stage *st, const char *name, bool begun, int64_t now)
 {
 	size_t n = strlen(name) + 1;
 	uint64_t key = key_of(st, many_place(str_from(name)));
 	struct crowd *c;
 	if (map_get(&d->crowds, key) || d->crowds.n >= CROWD_MAX || !(c = calloc(1, sizeof *c + n)))
 		return; /* met again at the next look from the beginning */
-	*c = (struct crowd){ .st = st, .more = 2, .next = now + CROWD_SILENT_US, .wait = 2 * CROWD_SILENT_US };
+	*c = (struct crowd){ .st = st, .more = 1 };
 	memcpy(c->name, name, n);
-	if (map_put(&d->crowds, key, c))
+	if (map_put(&d->crowds, key, c)) {
 		free(c);
+		return;
+	}
+	d->crowds_total++;
+	if (begun)
+		begin(c, now);
 	else
-		d->crowds_total++;
+		st->unbegun++;
+}
+
+static void drop(struct dispatch *d, struct crowd *c)
+{
+	heard(c);
+	if (!c->begun)
+		c->st->unbegun--;
+	free(map_del(&d->crowds, key_of(c->st, many_place(str_from(c->name)))));
 }
 
 bool crowd_answered(struct dispatch *d, struct stage *st, uint32_t place, int64_t paused_us)
@@ -74,10 +111,11 @@ bool crowd_answered(struct dispatch *d, struct stage *st, uint32_t place, int64_
 	int64_t at = clock_mono_us() + (paused_us < CROWD_PAUSED_US ? paused_us + CROWD_BEHIND_US : CROWD_PAUSED_US);
 	if (!c)
 		return false;
+	heard(c);
 	c->open |= !paused_us;
-	if (paused_us && (c->next > at || c->more == 2)) /* the first answer counts more than the first silence */
+	if (paused_us && c->begun && (c->next > at || c->more == 2)) /* the first answer counts more than the first silence */
 		c->next = at;
-	return c->open;
+	return c->open || st->unbegun;
 }
 
 size_t crowd_ask(struct dispatch *d, int64_t now, bool all, unsigned n_stages, struct store_due_domain *out, size_t max)
@@ -91,7 +129,9 @@ size_t crowd_ask(struct dispatch *d, int64_t now, bool all, unsigned n_stages, s
 			c = map_next(&d->crowds, &pos, NULL);
 		}
 		bool open = c->open || !wanted(c->st);
-		c->asked = c->st->number >= n_stages ? 0 : open ? CROWD_ROWS : c->next <= now ? c->more : 0;
+		c->asked = c->st->number >= n_stages ? 0 : open ? CROWD_ROWS : c->begun ? (c->next <= now ? c->more : 0) : c->st->firsts != 0;
+		if (c->asked && !open && !c->begun && c->st->firsts > 0)
+			c->st->firsts--;
 		if (c->asked && first == SIZE_MAX)
 			first = pos;
 		if (c->asked || all)
@@ -105,16 +145,22 @@ void crowd_got(struct dispatch *d, struct stage *st, const char *name, int n, in
 {
 	struct crowd *c = find(d, st, name);
 	if (n < 0) {
-		add(d, st, name, now);
+		add(d, st, name, n == STORE_DUE_SOME, now);
 		return;
 	}
 	if (!c || !c->asked)
 		return;
 	if ((unsigned)n < c->asked) { /* all that is due of it is on its way */
-		free(map_del(&d->crowds, key_of(st, many_place(str_from(name)))));
+		drop(d, c);
 		return;
 	}
 	c->asked = 0;
+	if (!c->begun) {
+		st->unbegun--;
+		begin(c, now);
+		return;
+	}
+	heard(c); /* silence, too, says something */
 	if (c->more < CROWD_ROWS)
 		c->more *= 2;
 	c->next = now + c->wait;
@@ -127,9 +173,9 @@ int64_t crowd_next(const struct dispatch *d)
 	int64_t next = INT64_MAX;
 	size_t pos = 0;
 	while ((c = map_next(&d->crowds, &pos, NULL)))
-		if (c->open || !wanted(c->st))
+		if (c->open || !wanted(c->st) || (!c->begun && crowd_firsts(d, c->st)))
 			return 0;
-		else if (c->next < next)
+		else if (c->begun && c->next < next)
 			next = c->next;
 	return next;
 }

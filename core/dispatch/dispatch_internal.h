@@ -166,6 +166,8 @@ struct stage {
 	bool many;              /* its workers drive many messages at once */
 	bool known;             /* … or not: that is known when the first is ready */
 	unsigned number;        /* its place in the list of all: none is taken away */
+	unsigned unheard, unbegun; /* crowd.c: domains whose first row is on its way; that wait for it */
+	int firsts;             /* … that may get it in the statement that is made just now */
 	unsigned left_unasked;  /* workers in a row that left by their own will and had answered nothing */
 	uint32_t last_group;
 	uint64_t done, crashes, kills, errors, hand_offs, claims;
@@ -275,11 +277,12 @@ void dispatch_due_soon(struct dispatch *d);
 void due_answered(struct dispatch *d, struct stage *st, uint32_t place, int64_t paused_us);
 
 /* crowd.c */
-/* Of a domain that nothing is known of so many rows become pending at this stage. */
-unsigned crowd_each(const struct dispatch *d, const struct stage *st);
+/* So many domains that nothing is known of may get a first row at this stage; -1: all they have due. */
+int crowd_firsts(const struct dispatch *d, const struct stage *st);
 /* Is there a domain whose rows are all wanted now? */
 bool crowd_answered(struct dispatch *d, struct stage *st, uint32_t place, int64_t paused_us);
-/* The domains of which more is wanted now, with how much; all: the others, too, with 0. Stages by number, below n_stages. */
+/* The domains of which more is wanted now, with how much; all: the others, too, with 0. Stages by number, below n_stages. Those that get their first row
+ * take from stage.firsts. */
 size_t crowd_ask(struct dispatch *d, int64_t now, bool all, unsigned n_stages, struct store_due_domain *out, size_t max);
 /* What the database said of one: see struct store_due. */
 void crowd_got(struct dispatch *d, struct stage *st, const char *name, int n, int64_t now);

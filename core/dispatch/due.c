@@ -145,8 +145,8 @@ static void on_due(evutil_socket_t fd, short what, void *arg)
 	TAILQ_FOREACH(st, &d->stages, link) {
 		if (c->n == DUE_STAGES_MAX)
 			break;
-		c->stage[c->n] = st; /* in the order of their numbers: they are never taken away */
-		c->ask[c->n++] = (struct store_due_stage){ st->name, crowd_each(d, st) };
+		st->firsts = crowd_firsts(d, st);
+		c->stage[c->n++] = st; /* in the order of their numbers: they are never taken away */
 	}
 	if (c->looks && !d->mid && (!d->crowds.n || now >= d->again_at))
 		d->behind = false;
@@ -154,8 +154,11 @@ static void on_due(evutil_socket_t fd, short what, void *arg)
 		d->anew = true;
 		d->began_at = now;
 	}
+	size_t n_domains = crowd_ask(d, now, c->looks, c->n, c->domain, DUE_DOMAINS_MAX);
+	for (unsigned i = 0; i < c->n; i++)
+		c->ask[i] = (struct store_due_stage){ c->stage[i]->name, c->stage[i]->firsts };
 	struct store_due_ask ask = { .stages = c->ask, .n_stages = c->n, .look = c->looks, .behind = d->behind, .after_us = d->after_us,
-		.after_id = d->after_id, .domains = c->domain, .n_domains = crowd_ask(d, now, c->looks, c->n, c->domain, DUE_DOMAINS_MAX) };
+		.after_id = d->after_id, .domains = c->domain, .n_domains = n_domains };
 	d->due_running = true;
 	store_requeue_due(d->db, &ask, requeued, d);
 }

@@ -73,11 +73,12 @@ struct store_due_domain {
 	const char *domain; /* of the first recipient, in lower case */
 	int n;
 };
-/* At such a stage a domain gets `each` rows; its others stay paused, due as they are, until it is named. */
+/* At such a stage a domain gets one row, so many domains do (-1: everything goes); the others stay paused, due as they are, until their domain is named. */
 struct store_due_stage {
 	const char *stage;
-	unsigned each;
+	int firsts;
 };
+enum { STORE_DUE_SOME = -1, STORE_DUE_NONE = -2 };
 struct store_due_ask {
 	const struct store_due_stage *stages;
 	size_t n_stages;
@@ -94,7 +95,7 @@ struct store_due {
 	int64_t now_us;         /* the server's clock: only that one counts, which may be another than ours */
 	bool looked;            /* upto: the last row that was looked at, by (timeout, id) */
 	int64_t upto_us, upto_id;
-	/* n -1: rows of it were left behind; those named with n > 0: how many became pending (less than n: there are no more). Live during the
+	/* STORE_DUE_SOME: it got one row, and there are more, or may be; STORE_DUE_NONE: it got none; those named with n > 0: how many became pending (less than n: there are no more). Live during the
 	 * callback. */
 	const struct store_due_domain *domains;
 	size_t n_domains;

@@ -206,7 +206,7 @@ void store_requeue_due(struct store_conn *c, const struct store_due_ask *ask, st
 	q->fn.due = fn;
 	p = call_add(&q->call, STMT_DUE);
 	PARAMS_EACH(p, PARAMS_TEXT, ask->n_stages, params_el_octets(p, str_from(ask->stages[i].stage)));
-	PARAMS_EACH(p, PARAMS_INT4, ask->n_stages, params_el_int4(p, (int32_t)ask->stages[i].each));
+	PARAMS_EACH(p, PARAMS_INT4, ask->n_stages, params_el_int4(p, ask->stages[i].firsts));
 	if (ask->behind) {
 		params_time(p, ask->after_us);
 		params_int8(p, ask->after_id);

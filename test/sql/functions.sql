@@ -361,7 +361,7 @@ BEGIN
         ASSERT n = CASE i WHEN 1 THEN 0 ELSE 100 END, n;
         ASSERT pg_temp.fetched() - before < 1000, format('%s were put off by reading %s rows', n, pg_temp.fetched() - before);
         before := pg_temp.fetched();
-        SELECT sum(d.n) FILTER (WHERE d.stage = 0) INTO n FROM pepsi.workqueue_due('{s}', '{1}', NULL, NULL, '{1,1}', '{d8.test,d9.test}', '{10,0}', 100) d;
+        SELECT sum(d.n) FILTER (WHERE d.stage = 0) INTO n FROM pepsi.workqueue_due('{s}', '{1000}', NULL, NULL, '{1,1}', '{d8.test,d9.test}', '{10,0}', 100) d;
         ASSERT n = CASE i WHEN 1 THEN 0 ELSE 28 END, n; -- ten, and one each of eighteen
         ASSERT pg_temp.fetched() - before < 500, format('%s were due by reading %s rows', n, pg_temp.fetched() - before);
         INSERT INTO pepsi.workqueue (body_id, stage, status, mail_from, rcpt_to, headers)

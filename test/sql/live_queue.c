@@ -33,7 +33,7 @@ struct got {
 	char domain[64];
 	int64_t ids[2000], wait_us, now_us, total;
 	struct store_due due;
-	size_t n_left, n_named;
+	size_t n_left, n_none, n_named;
 	enum store_rc rcs[2000];
 	unsigned stages[2000];
 	struct store_counts counts;
@@ -85,13 +85,15 @@ static void on_due(void *arg, enum store_rc rc, const struct store_due *due)
 	g->rc = rc;
 	g->n = due->requeued;
 	g->due = *due;
-	g->n_left = g->n_named = 0;
+	g->n_left = g->n_none = g->n_named = 0;
 	for (size_t i = 0; i < due->n_domains; i++) {
 		snprintf(g->domain, sizeof g->domain, "%s", due->domains[i].domain);
 		g->stages[0] = due->domains[i].stage;
 		if (due->domains[i].n < 0)
 			g->n_left++;
-		else
+		if (due->domains[i].n == STORE_DUE_NONE)
+			g->n_none++;
+		if (due->domains[i].n > 0)
 			g->n_named += (size_t)due->domains[i].n;
 	}
 	g->wait_us = due->wait_us;
@@ -510,10 +512,10 @@ static void test_due(void **state)
 	assert_true(got.wait_us > 0);
 }
 
-/* Where more is due of a domain than its stage's `each`, the others stay as they are until they are named; a look goes on behind the last one. */
+/* Where more is due of a domain than one row, the others stay as they are until they are named; a look goes on behind the last one. */
 static void test_due_by_domain(void **state)
 {
-	const struct store_due_stage stages[] = { { "other", 1 }, { "s", 1 } };
+	const struct store_due_stage stages[] = { { "other", 1 }, { "s", 100 } }, few[] = { { "s", 2 } };
 	const struct store_due_domain named[] = { { 1, "d1.test", 4 }, { 1, "d2.test", 0 }, { 1, "d3.test", 100 }, { 1, "none.test", 7 } };
 	struct store_due_ask ask = { .stages = stages, .n_stages = 2, .look = true };
 
@@ -552,6 +554,30 @@ static void test_due_by_domain(void **state)
 	assert_int_equal(got.n, live_sql_int("SELECT count(*) - 1 FROM generate_series(1, 1500) i WHERE i % 5 = 2 AND i % 7 <> 0"));
 	assert_int_equal(got.n_named, got.n);
 	assert_int_equal(live_sql_int("SELECT count(*) FROM pepsi.workqueue WHERE status = 'paused' AND rcpt_to[1] = 'x@D2.Test'"), 0);
+	/* only two domains get a row, of the others it is told that they got none; with 0 none does */
+	live_sql("DELETE FROM pepsi.workqueue");
+	live_sql("INSERT INTO pepsi.workqueue (id, body_id, stage, status, timeout, mail_from, rcpt_to, headers) SELECT 100 + i, -1, 's',"
+		 " 'paused', now() - interval '1 hour' + i * interval '1 s', 'a@b', ARRAY['x@d' || i % 5 || '.test'], '' FROM generate_series(1, 1500) i");
+	ask = (struct store_due_ask){ .stages = few, .n_stages = 1, .look = true };
+	CALL(store_requeue_due(db, &ask, on_due, &got));
+	assert_int_equal(got.n, 2);
+	assert_int_equal(got.n_left, 5);
+	assert_int_equal(got.n_none, 3);
+	ask.stages = &(const struct store_due_stage){ "s", 0 };
+	CALL(store_requeue_due(db, &ask, on_due, &got));
+	assert_int_equal(got.n, 0);
+	assert_int_equal(got.n_none, 5);
+	ask.stages = &(const struct store_due_stage){ "s", -1 };
+	CALL(store_requeue_due(db, &ask, on_due, &got));
+	assert_int_equal(got.n, 1000);
+	assert_int_equal(got.n_left, 0);
+	/* where there is no more to look at, one row alone is no crowd */
+	live_sql("DELETE FROM pepsi.workqueue WHERE id NOT IN (1598, 1599, 1600, 1595)");
+	ask.stages = few;
+	CALL(store_requeue_due(db, &ask, on_due, &got));
+	assert_int_equal(got.n, 2);
+	assert_int_equal(got.n_left, 2);
+	assert_int_equal(got.n_none, 1);
 	/* those that do not wait for others: a deadline, the end of an operator's hold; and what is held stays so */
 	live_sql("DELETE FROM pepsi.workqueue");
 	live_sql("INSERT INTO pepsi.workqueue (id, body_id, stage, status, timeout, mail_from, rcpt_to, headers, state) SELECT 100 + i, -1, 's', 'paused',"

@@ -66,7 +66,7 @@ static struct {
 	store_due_fn due_fn;
 	void *due_arg;
 	struct store_due_ask due; /* its pointers do not live */
-	unsigned due_each;        /* of the first stage */
+	int due_firsts;           /* of the first stage */
 	struct store_due_domain named[16];
 	char named_domain[16][64];
 	size_t n_named;
@@ -123,7 +123,7 @@ void store_requeue_due(struct store_conn *c, const struct store_due_ask *ask, st
 		snprintf(db.named_domain[i], sizeof db.named_domain[i], "%s", ask->domains[i].domain);
 		db.named[i].domain = db.named_domain[i];
 	}
-	db.due_each = ask->n_stages ? ask->stages[0].each : 0;
+	db.due_firsts = ask->n_stages ? ask->stages[0].firsts : 0;
 	db.due_fn = fn;
 	db.due_arg = arg;
 }
