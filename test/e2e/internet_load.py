@@ -20,7 +20,7 @@ import proc
 WHOLE = os.environ.get("PEPSI_INTERNET_LOAD")
 DESTINATIONS, MESSAGES, PACE = (int(x) for x in (WHOLE or "60 1200 60").split())
 FAST_MS, SLOW_MS = 20, 10000
-SLOTS = int(os.environ.get("PEPSI_INTERNET_SLOTS", "1000"))
+SLOTS = int(os.environ.get("PEPSI_INTERNET_SLOTS", max(1000, 3 * DESTINATIONS)))  # as doc/shaping.md advises
 BOUND = 1.3
 # Of the messages for slow and dead hosts so many are made due and handed to the worker, at most, while the quick ones are delivered. In a small crowd much of
 # the time goes into learning who is well: the ratio of the times tells nothing there, how often does.

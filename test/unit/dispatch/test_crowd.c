@@ -117,6 +117,62 @@ static void test_answers(void **state)
 	close(w);
 }
 
+/* No more domains are begun with at once than workers have places for: the others come as those are heard of, or ought to have been; who was given back for want
+ * of room counts as heard of, and its domain's next come when it is back itself. */
+static void test_paced(void **state)
+{
+	static const char *const domains[] = { "a.test", "b.test", "c.test" };
+	struct store_due_domain none[] = { { 0, "d.test", STORE_DUE_NONE }, { 0, "e.test", STORE_DUE_NONE } };
+	(void)state;
+	int w = crowded(domains, 3);
+	struct stage *st = init_stage();
+	assert_int_equal(st->unheard, 3);
+	st->queue_limit = 4;
+	none[0].stage = none[1].stage = st->number;
+	fires();
+	assert_int_equal(db.due_firsts, 0);
+	gives(&(const struct store_due){ .now_us = now_us, .domains = none, .n_domains = 2 });
+	assert_int_equal(st->unbegun, 2);
+	now_us += 10 * 1000;
+	d->look_at = now_us;
+	fires();
+	assert_int_equal(asked_of("d.test"), 0);
+	gives(&(const struct store_due){ .now_us = now_us });
+	/* one place is free: one of them */
+	say(w, "0 11 {\"outcome\":\"pause\",\"secs\":1}\n");
+	assert_int_equal(st->unheard, 2);
+	now_us += 10 * 1000;
+	fires();
+	assert_int_equal(asked_of("d.test") + asked_of("e.test"), 1);
+	assert_int_equal(asked_of("a.test"), 0);
+	assert_int_equal(db.due_firsts, 0);
+	const char *second = asked_of("d.test") ? "e.test" : "d.test";
+	gives_domain(asked_of("d.test") ? "d.test" : "e.test", 1);
+	assert_int_equal(st->unheard, 3);
+	assert_int_equal(st->unbegun, 1);
+	/* a second later a.test is back; three more, and the others were silent for long enough */
+	now_us += 1150 * 1000;
+	fires();
+	assert_int_equal(asked_of("a.test"), 2);
+	assert_int_equal(asked_of("b.test"), 0);
+	gives_domain("a.test", 1);
+	now_us += 3000 * 1000;
+	fires();
+	assert_int_equal(asked_of("b.test"), 2);
+	gives_domain("b.test", 2);
+	assert_int_equal(st->unheard, 2);
+	now_us += 10 * 1000;
+	fires();
+	assert_int_equal(asked_of(second), 1);
+	gives_domain(second, 0); /* it was deleted meanwhile */
+	assert_int_equal(st->unbegun, 0);
+	assert_int_equal(d->crowds.n, 3);
+	/* what a worker says of its pause is no number: it was paused all the same */
+	say(w, "0 13 {\"outcome\":\"pause\",\"secs\":-1}\n");
+	assert_int_equal(st->unheard, 1);
+	close(w);
+}
+
 /* A look goes on where the last one ended, passing by who is left behind; and begins anew now and then, and when nobody is. */
 static void test_looks(void **state)
 {
@@ -181,6 +237,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_answers, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_paced, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_looks, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_no_crowd, setup, teardown),
 	};
