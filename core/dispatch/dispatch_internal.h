@@ -141,6 +141,7 @@ struct stage {
 	unsigned parallelism, queue_limit;
 	uint64_t max_messages;
 	int64_t max_runtime_us;
+	struct { unsigned queue; int64_t runtime_us; } limits[2]; /* these two, by `many` */
 	int64_t life_s;         /* MAX_LIFETIME */
 	char *bounce;           /* BOUNCE_STAGE; NULL: none */
 	int64_t down_since;     /* no worker could be started since then; 0: one was ready */
@@ -266,6 +267,9 @@ void sweep_run(struct dispatch *d, int64_t now);
 /* claim.c */
 int dispatch_claim_init(struct dispatch *d);
 void dispatch_claim(struct dispatch *d);
+
+/* One message at a time, or many at once: its limits follow. */
+void dispatch_stage_kind(struct stage *st, bool many);
 
 /* due.c */
 int due_init(struct dispatch *d); /* -1: out of memory */

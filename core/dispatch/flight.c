@@ -447,7 +447,9 @@ static void answered(struct dispatch *d, struct worker *w, struct flight *f, con
 static void ready(struct worker *w, bool by_id)
 {
 	w->ready = true;
-	w->by_id = w->stage->many = by_id;
+	w->by_id = by_id;
+	if (w->stage->many != by_id)
+		dispatch_stage_kind(w->stage, by_id);
 	w->stage->known = true;
 	w->start_us = clock_mono_us() - w->asked_at;
 	log_debug(NULL, "stage=%s pid=%d event=worker-ready after_us=%lld", w->stage->name, (int)w->pid, (long long)w->start_us);

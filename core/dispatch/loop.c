@@ -185,6 +185,13 @@ bool dispatch_ready(const struct dispatch *d)
 
 /* ---- stages from the configuration */
 
+void dispatch_stage_kind(struct stage *st, bool many)
+{
+	st->many = many;
+	st->queue_limit = st->limits[many].queue;
+	st->max_runtime_us = st->limits[many].runtime_us;
+}
+
 static struct stage *stage_add(struct dispatch *d, const char *name)
 {
 	struct stage *st = calloc(1, sizeof *st);
@@ -226,15 +233,14 @@ static int configure(struct dispatch *d, const struct config *c)
 		st->program = copy;
 		st->removed = false;
 		st->parallelism = (unsigned)config_int(c, section, "PARALLELISM");
-		st->queue_limit = (unsigned)config_int(c, section, "QUEUE_LIMIT");
 		st->max_messages = (uint64_t)config_int(c, section, "MAX_MESSAGES");
-		int64_t run = config_get(c, section, "MAX_RUNTIME") ? config_int(c, section, "MAX_RUNTIME")
-		                                                    : config_int(c, "pepsi-dispatch", "MAX_RUNTIME");
-		st->max_runtime_us = (run > 0 ? run : 300) * US_PER_S;
 		if (!st->parallelism)
 			st->parallelism = 1;
-		if (!st->queue_limit)
-			st->queue_limit = 1;
+		for (int many = 0; many < 2; many++) {
+			st->limits[many].queue = config_queue_limit(c, section, many);
+			st->limits[many].runtime_us = config_max_runtime(c, section, many) * US_PER_S;
+		}
+		dispatch_stage_kind(st, st->many);
 		char *bounce = NULL;
 		if (config_str(c, section, "BOUNCE_STAGE") && !(bounce = strdup(config_str(c, section, "BOUNCE_STAGE"))))
 			return -1;

@@ -400,6 +400,12 @@ static struct stage *init_stage(void)
 	return dispatch_stage_find(d, "init");
 }
 
+/* QUEUE_LIMIT, whatever kind of worker it turns out to have. */
+static void limit_to(struct stage *st, unsigned n)
+{
+	st->queue_limit = st->limits[0].queue = st->limits[1].queue = n;
+}
+
 static void claim_gives(const int64_t *ids, size_t n)
 {
 	struct store_claimed rows[16];

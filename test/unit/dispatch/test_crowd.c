@@ -50,7 +50,7 @@ static int crowded(const char *const *domains, size_t n)
 	ready_line = "2 ids\n";
 	st->max_messages = 0;
 	st->parallelism = 1;
-	st->queue_limit = 16;
+	limit_to(st, 16);
 	fires();
 	assert_true(db.due.look);
 	assert_false(db.due.behind);
@@ -127,7 +127,7 @@ static void test_paced(void **state)
 	int w = crowded(domains, 3);
 	struct stage *st = init_stage();
 	assert_int_equal(st->unheard, 3);
-	st->queue_limit = 4;
+	limit_to(st, 4);
 	none[0].stage = none[1].stage = st->number;
 	fires();
 	assert_int_equal(db.due_firsts, 0);
