@@ -702,14 +702,15 @@ END $$;
 -- many senders wait, not on how many rows. With more than 2000 of them the later ones (by key) wait for the FIFO share.
 -- Among its own rows a sender's come by priority (MT-PRIORITY, RFC 6710), then by age: whoever asks for haste takes it from his own
 -- other mail and from nobody else's, and none of that starves, for the FIFO share does not look at priorities.
--- Where p_domain[s] is 1, the domain of the first recipient comes along, for stages that bring messages to one place together.
--- The planner settings keep to the indexes whatever the statistics say of a queue that was empty a moment ago. For the same reason the rows are
+-- Where p_domain[s] is 1, the domain of the first recipient comes along in lower case, for stages that bring messages to one place together.
+-- The planner settings keep to the indexes whatever the statistics say of a queue that was empty a moment ago; what they forbid it counts as very
+-- dear, and would be compiled for that. For the same reason the rows are
 -- updated by a list of ids, and their status is compared as text: with a join, or with a comparison that implies the predicate of a partial
 -- index, all that is pending may be read for each row of the list, when there was nothing pending at the last ANALYZE.
 CREATE FUNCTION pepsi.workqueue_claim(p_stage text[], p_limit integer[], p_fifo integer[], p_floor bigint[], p_cost bigint[],
     p_book_stage integer[], p_book_key text[], p_book_time bigint[], p_domain integer[] DEFAULT NULL)
 RETURNS TABLE (id bigint, stage integer, sender_key text, domain text)
-LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_bitmapscan = off AS $$
+LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
     s integer;
     senders text[];
@@ -746,22 +747,109 @@ BEGIN
              LIMIT p_limit[s] - (SELECT count(*) FROM aged))
         )
         UPDATE pepsi.workqueue w SET status = 'running' WHERE w.id = ANY (ARRAY(SELECT p.id FROM pick p)) AND w.status::text = 'pending'
-        RETURNING w.id, s, w.sender_key, CASE WHEN p_domain[s] = 1 THEN substring(w.rcpt_to[1] from '[^@]*$') END;
+        RETURNING w.id, s, w.sender_key, CASE WHEN p_domain[s] = 1 THEN lower(left(split_part(w.rcpt_to[1], '@', -1), 255)) END;
     END LOOP;
 END $$;
 
+-- Paused rows whose time has come become pending: of the p_limit that are due first, behind (p_after, p_after_id) unless that is NULL. At p_stage[s] a
+-- domain gets one, as long as p_firsts[s] domains did not (less than 0: all go); the others stay as they are until their domain is named by the
+-- dispatcher, which does so when one of the first was answered, or takes too long. So where thousands become due at once, what waits for a destination
+-- that takes nothing costs nothing: it is neither changed nor claimed, and can be put off as it lies. Named are p_domain[i] at
+-- p_stage[p_domain_stage[i]], of which p_domain_n[i] rows become pending, those that are due first; with 0 it is passed by. Never waiting for another
+-- one of their domain: rows with a deadline of the sender's (DELIVERBY), and those that an operator's hold ends for.
+-- Rows: for each domain of which some were left behind, or may be where there is more to look at (n -1; -2: it got none); for each that was named with
+-- more than 0: how many became pending; the last one has stage 0: how many did in all, how long until the next is due (0: never, 1: there are more
+-- now), the clock, and the last row that was looked at.
+-- A list of ids, and the status as text: see workqueue_claim. Without sorting: what is due is in order but for equal times, and is not to be read as a
+-- whole.
+CREATE FUNCTION pepsi.workqueue_due(p_stage text[], p_firsts integer[], p_after timestamptz, p_after_id bigint, p_domain_stage integer[],
+    p_domain text[], p_domain_n integer[], p_limit integer)
+RETURNS TABLE (stage integer, domain text, n integer, wait_us bigint, clock timestamptz, upto timestamptz, upto_id bigint)
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+    k record;
+    r record;
+    ids bigint[] := '{}';
+    more bigint[];
+    looked integer := 0;
+BEGIN
+    FOR k IN SELECT u.s, u.d, u.n FROM unnest(p_domain_stage, p_domain, p_domain_n) u(s, d, n) WHERE u.n > 0 LOOP
+        EXIT WHEN cardinality(ids) >= 1000; -- of the others nothing is said
+        -- BETWEEN: see workqueue_put_off
+        more := ARRAY(SELECT w.id FROM pepsi.workqueue w
+            WHERE w.status = 'paused' AND w.stage = p_stage[k.s] AND lower(left(split_part(w.rcpt_to[1], '@', -1), 255)) BETWEEN k.d AND k.d AND w.timeout <= now()
+            ORDER BY lower(left(split_part(w.rcpt_to[1], '@', -1), 255)), w.timeout, w.id LIMIT k.n);
+        ids := ids || more;
+        stage := k.s;
+        domain := k.d;
+        n := cardinality(more);
+        RETURN NEXT;
+    END LOOP;
+    upto := p_after;
+    upto_id := p_after_id;
+    FOR r IN
+        WITH due AS MATERIALIZED (
+            SELECT w.id, w.timeout, array_position(p_stage, w.stage) AS s, lower(left(split_part(w.rcpt_to[1], '@', -1), 255)) AS d,
+                w.state ? 'deliver_by' OR pepsi.is_held(w.status, w.state) OR array_position(p_stage, w.stage) IS NULL AS apart
+            FROM pepsi.workqueue w
+            WHERE w.status = 'paused' AND w.timeout <= now() AND w.timeout >= coalesce(p_after, '-infinity')
+              AND (p_after IS NULL OR w.timeout > p_after OR w.id > p_after_id)
+            ORDER BY w.timeout, w.id LIMIT p_limit
+        )
+        SELECT d.*, count(*) OVER () = p_limit AS goes_on, row_number() OVER (PARTITION BY d.s, d.d, d.apart ORDER BY d.timeout, d.id) AS nth,
+            (d.s, d.d) IN (SELECT u.s, u.d FROM unnest(p_domain_stage, p_domain) u(s, d)) AS named
+        FROM due d ORDER BY d.timeout, d.id
+    LOOP
+        looked := looked + 1;
+        upto := r.timeout;
+        upto_id := r.id;
+        IF r.apart OR p_firsts[r.s] < 0 THEN
+            ids := ids || r.id;
+            CONTINUE;
+        END IF;
+        CONTINUE WHEN r.named OR r.nth > 2;
+        stage := r.s;
+        domain := r.d;
+        n := NULL;
+        IF r.nth = 1 AND p_firsts[r.s] > 0 THEN
+            p_firsts[r.s] := p_firsts[r.s] - 1;
+            ids := ids || r.id;
+            n := CASE WHEN r.goes_on THEN -1 END;
+        ELSIF r.nth = 1 THEN
+            n := -2;
+        ELSIF NOT r.goes_on THEN
+            n := -1;
+        END IF;
+        IF n IS NOT NULL THEN
+            RETURN NEXT;
+        END IF;
+    END LOOP;
+    UPDATE pepsi.workqueue w SET status = 'pending', timeout = NULL,
+        state = CASE WHEN w.state ? 'held' THEN pepsi.held_over(w.state) ELSE w.state END
+    WHERE w.id = ANY (ids) AND w.status::text = 'paused' AND w.timeout <= now();
+    GET DIAGNOSTICS n = ROW_COUNT;
+    stage := 0;
+    domain := '';
+    wait_us := CASE WHEN looked = p_limit AND looked > 0 THEN 1 ELSE coalesce((SELECT ceil(extract(epoch FROM w.timeout - now()) * 1000000)::bigint
+        FROM pepsi.workqueue w WHERE w.status = 'paused' AND w.timeout > now() AND w.timeout < 'infinity' ORDER BY w.timeout LIMIT 1), 0) END;
+    clock := clock_timestamp();
+    RETURN NEXT;
+END $$;
+
 -- A destination takes nothing now, or takes it slowly: what else waits for it at the same stage would be claimed, handed to the worker and given
--- back, one row after the other. So the worker that gives one row back puts the others off with it (host->pause_others()): pending rows of
--- p_stage[i] whose recipients are all at p_domain[i], at most p_limit of each, the oldest first, are due one after the other, one in
+-- back, one row after the other. So the worker that gives one row back puts the others off with it (host->pause_others()): rows of
+-- p_stage[i] that are pending, or left behind by workqueue_due ten seconds ago or more (until then they are in nobody's way), whose recipients are all at p_domain[i], at most p_limit of each, the oldest first, are due one after the other, one in
 -- p_each_ms[i], the first after p_first_s[i] seconds; with chance in it, and p_most_s at most: those beyond come in the second half of
 -- that time. Like each of them given back, it is no attempt, and state.last_error tells why. Never beyond a row's lifetime (p_life_s[i]).
 -- Left alone, and so claimed as always: rows whose lifetime is over; with a deadline of the sender's (DELIVERBY); whose recipients are at several
 -- domains; that a rule of an operator means, who does not want them to wait here; and those that an operator wants tried (timeout is
--- '-infinity', see workqueue_retry). Rows that somebody else is changing are passed by: this waits for nobody. Returns how many.
+-- '-infinity', see workqueue_retry); and what an operator holds. Rows that somebody else is changing are passed by: this waits for nobody. Returns how many.
 CREATE FUNCTION pepsi.workqueue_put_off(p_stage text[], p_domain text[], p_first_s integer[], p_each_ms integer[], p_error text[], p_life_s bigint[],
     p_most_s integer, p_limit integer) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_bitmapscan = off SET enable_sort = off AS $$
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off AS $$
 DECLARE
     ids bigint[];
     rules boolean := EXISTS (SELECT FROM pepsi.queue_rule r WHERE r.expires_at IS NULL OR r.expires_at > now());
@@ -771,15 +859,24 @@ DECLARE
     n integer := 0;
 BEGIN
     FOR i IN 1 .. cardinality(p_domain) LOOP
-        -- BETWEEN, for an order that no index but workqueue_pending_domain has: any other would be read from its beginning
+        -- BETWEEN, for an order that no index but workqueue_domain has: any other would be read from its beginning
         ids := ARRAY(SELECT w.id FROM pepsi.workqueue w
-            WHERE w.status = 'pending' AND w.stage = p_stage[i] AND lower(left(split_part(w.rcpt_to[1], '@', -1), 255)) BETWEEN lower(left(p_domain[i], 255)) AND lower(left(p_domain[i], 255))
-              AND w.timeout IS NULL AND NOT w.state ? 'deliver_by'
+            WHERE w.id = ANY (ARRAY(SELECT c.id FROM
+                ((SELECT p.id FROM pepsi.workqueue p
+                  WHERE p.status = 'pending' AND p.stage = p_stage[i] AND lower(left(split_part(p.rcpt_to[1], '@', -1), 255)) BETWEEN lower(left(p_domain[i], 255)) AND lower(left(p_domain[i], 255))
+                    AND p.timeout IS NULL AND NOT p.state ? 'deliver_by'
+                  ORDER BY lower(left(split_part(p.rcpt_to[1], '@', -1), 255)), p.timeout, p.id LIMIT 2 * p_limit)
+                 UNION ALL
+                 (SELECT d.id FROM pepsi.workqueue d
+                  WHERE d.status = 'paused' AND d.stage = p_stage[i] AND lower(left(split_part(d.rcpt_to[1], '@', -1), 255)) BETWEEN lower(left(p_domain[i], 255)) AND lower(left(p_domain[i], 255))
+                    AND d.timeout <= now() - interval '10 seconds' AND NOT d.state ? 'deliver_by' AND NOT pepsi.is_held(d.status, d.state)
+                  ORDER BY lower(left(split_part(d.rcpt_to[1], '@', -1), 255)), d.timeout, d.id LIMIT 2 * p_limit)) c))
+              AND (w.status::text = 'pending' AND w.timeout IS NULL OR w.status::text = 'paused' AND w.timeout <= now())
               AND (cardinality(w.rcpt_to) = 1 OR NOT EXISTS (SELECT FROM unnest(w.rcpt_to) r WHERE lower(split_part(r, '@', -1)) <> lower(p_domain[i])))
               AND pepsi.life_began(w.state, w.received_at) + p_life_s[i] * interval '1 second' > now()
               AND NOT (rules AND EXISTS (SELECT FROM pepsi.queue_rule r WHERE (r.expires_at IS NULL OR r.expires_at > now())
                   AND pepsi.queue_rule_means(r, w.stage, w.mail_from, w.rcpt_to, w.state)))
-            ORDER BY lower(left(split_part(w.rcpt_to[1], '@', -1), 255)), w.id LIMIT p_limit FOR UPDATE SKIP LOCKED);
+            ORDER BY w.id LIMIT p_limit FOR UPDATE SKIP LOCKED);
         CONTINUE WHEN ids = '{}';
         first := least(p_first_s[i], p_most_s); -- whatever a module says: the rows are others' mail
         most := greatest(p_most_s - first, 1);

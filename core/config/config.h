@@ -61,6 +61,10 @@ bool config_is_secret(const struct config *c, const char *section, const char *o
 const char *config_str(const struct config *c, const char *section, const char *option); /* NULL: unset, no default */
 int64_t config_int(const struct config *c, const char *section, const char *option);     /* number, seconds, octets, 0/1; microseconds
                                                                                     where the table says so; 0: no default */
+/* What fits a stage by its kind, where neither it nor [pepsi-dispatch] says anything. many: a worker of it drives many messages at once
+ * (PEPSI_CAP_CONCURRENT). Messages in one worker, at least 1; longest time for one message in seconds, at least 1. */
+unsigned config_queue_limit(const struct config *c, const char *section, bool many);
+int64_t config_max_runtime(const struct config *c, const char *section, bool many);
 /* The name of this server, [pepsi] HOSTNAME or the host's own; the caller frees it; NULL: memory. */
 char *config_hostname(const struct config *c);
 /* A path: $VAR and ${VAR:-default} expanded; the caller frees it; NULL when unset without default. Variables come from

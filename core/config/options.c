@@ -407,9 +407,9 @@ static const struct pepsi_option stage[] = {
 	STAGE("BOUNCE_STAGE", SCHEMA_F_OVERLAY, "where messages go that cannot be delivered; without one they become failed"),
 	INT("PARALLELISM", 0, "4", 1, 1000, "workers at most"),
 	INT("MAX_MESSAGES", 0, "10000", 1, 1000000000, "a worker is replaced after so many messages: leaks end with it"),
-	INT("QUEUE_LIMIT", 0, "50", 1, 10000, "messages handed to one worker ahead of their turn"),
+	INT("QUEUE_LIMIT", 0, NULL, 1, 10000, "messages handed to one worker ahead of their turn; default: 50, or 1000 where a worker drives many at once"),
 	DURATION("MAX_LIFETIME", SCHEMA_F_OVERLAY, "5 d", 1, 365 * DAY, "how long a message is retried, from its arrival (RFC 5321 4.5.4.1: 4-5 days)"),
-	DURATION("MAX_RUNTIME", 0, NULL, 1, 7 * DAY, "longest time for one message; default: MAX_RUNTIME of [pepsi-dispatch]"),
+	DURATION("MAX_RUNTIME", 0, NULL, 1, 7 * DAY, "longest time for one message; default: MAX_RUNTIME of [pepsi-dispatch], or, where that is not set and a worker drives many at once, 40 min"),
 	BOOL("ORIGINATE_SUCCESS_DSN", SCHEMA_F_OVERLAY, "YES",
 	    "send success reports that senders asked for where the next hop does not (RFC 3461 5.2.2); needs BOUNCE_STAGE"),
 	BOOL("ALLOW_FUSION", 0, NULL, "NO: this stage always runs in its own workers, at most PARALLELISM of them, and never in the pass of "

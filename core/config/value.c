@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+enum { CONFIG_QUEUE_ONE = 50, CONFIG_QUEUE_MANY = 1000, CONFIG_RUNTIME_MANY_S = 40 * 60 }; /* as the help of the options says */
+
 /* What an option without a value falls back to: a stage's MAX_RUNTIME is the dispatcher's. */
 static const struct pepsi_option *default_of(const char *section, const char *option, const struct pepsi_option *o)
 {
@@ -35,6 +37,20 @@ int64_t config_int(const struct config *c, const char *section, const char *opti
 	if (o && o->def && schema_value(c, o, o->def, &ret, NULL) == 0)
 		return ret;
 	return 0;
+}
+
+unsigned config_queue_limit(const struct config *c, const char *section, bool many)
+{
+	int64_t n = config_int(c, section, "QUEUE_LIMIT");
+	return n > 0 ? (unsigned)n : many ? CONFIG_QUEUE_MANY : CONFIG_QUEUE_ONE;
+}
+
+/* 40 minutes hold a whole attempt of a relay that keeps to the time-outs of RFC 5321 4.5.3.2 (WHOLE_TIMEOUT and some). */
+int64_t config_max_runtime(const struct config *c, const char *section, bool many)
+{
+	bool said = config_get(c, section, "MAX_RUNTIME") || config_get(c, "pepsi-dispatch", "MAX_RUNTIME");
+	int64_t s = config_int(c, section, "MAX_RUNTIME");
+	return many && !said ? CONFIG_RUNTIME_MANY_S : s > 0 ? s : CONFIG_RUNTIME_MANY_S;
 }
 
 char *config_hostname(const struct config *c)

@@ -114,7 +114,7 @@ void dispatch_claim(struct dispatch *d)
 		c->stage[c->n] = st;
 		c->ask[c->n] = (struct store_claim_stage){ .stage = st->name, .limit = (int32_t)room,
 			.fifo = (int32_t)fifo_share(st, room, d->fifo_percent), .floor_us = st->book.floor_us,
-			.cost_us = st->avg_us ? (double)st->avg_us : 1000, .domain = st->many };
+			.cost_us = st->avg_us ? (double)st->avg_us : 1000, .domain = st->many || !st->known };
 		c->wakes[c->n] = st->wakes;
 		put_book(c, st, c->n);
 		c->got[c->n++] = 0;

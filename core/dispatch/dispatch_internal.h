@@ -1,7 +1,8 @@
 /* Shared inside core/dispatch: the structures, and which file owns what.
  *   claim.c   which rows to take
  *   loop.c    wake-ups, start, stop, reload
- *   due.c     paused rows
+ *   due.c     paused rows whose time has come
+ *   crowd.c   … of which each domain gets one at first, where many are due
  *   sweep.c   rows that are running and not under way: released after a pause, orphans
  *   pool.c    worker processes: growth, idling, recycling, overruns, death
  *   flight.c  dealing flights out, datagrams down, status lines up
@@ -140,6 +141,7 @@ struct stage {
 	unsigned parallelism, queue_limit;
 	uint64_t max_messages;
 	int64_t max_runtime_us;
+	struct { unsigned queue; int64_t runtime_us; } limits[2]; /* these two, by `many` */
 	int64_t life_s;         /* MAX_LIFETIME */
 	char *bounce;           /* BOUNCE_STAGE; NULL: none */
 	int64_t down_since;     /* no worker could be started since then; 0: one was ready */
@@ -162,7 +164,11 @@ struct stage {
 	uint64_t wakes;         /* counts wake-ups, to notice one during a claim */
 	int64_t avg_us;         /* moving mean of worker time per message; 0: unknown */
 
-	bool many;              /* its workers drive many messages at once: known when the first is ready */
+	bool many;              /* its workers drive many messages at once */
+	bool known;             /* … or not: that is known when the first is ready */
+	unsigned number;        /* its place in the list of all: none is taken away */
+	unsigned unheard, unbegun; /* crowd.c: domains whose first row is on its way; that wait for it */
+	int firsts;             /* … that may get it in the statement that is made just now */
 	unsigned left_unasked;  /* workers in a row that left by their own will and had answered nothing */
 	uint32_t last_group;
 	uint64_t done, crashes, kills, errors, hand_offs, claims;
@@ -195,6 +201,7 @@ struct dispatch {
 	bool db_up, recovered, recovering, stopping;
 	const struct config *config;
 	struct stage_list stages;
+	unsigned n_stages;
 	struct map flights;     /* id → struct flight */
 	struct map pids;        /* pid → struct worker */
 	struct map marked;      /* id → struct stage: this row cost a worker its life there, and has not got past it since */
@@ -207,6 +214,15 @@ struct dispatch {
 	struct event *lock;     /* asks again to be the dispatcher */
 	int64_t due_at;         /* when that is, as long as it is waited for */
 	bool claiming, due_running, due_wanted, sweeping, draining;
+	/* due.c: the next look, the next domain of a crowd; a look goes on behind this row, is under way; one from the
+	 * beginning is, and began then; the next of that kind */
+	struct due_call *due_call;
+	int64_t look_at, open_at;
+	bool behind, mid, anew;
+	int64_t after_us, after_id, began_at, again_at;
+	struct map crowds;      /* crowd.c */
+	size_t crowd_pos;
+	uint64_t crowds_total;
 	struct claim_call *claim;
 	int64_t last_poll, last_sweep, last_flush, lock_since;
 	int64_t last_expire;
@@ -239,11 +255,6 @@ struct dispatch {
 struct stage *dispatch_stage_find(struct dispatch *d, const char *name);
 void dispatch_turn_soon(struct dispatch *d);
 
-/* due.c */
-int due_init(struct dispatch *d); /* makes d->due; -1: out of memory */
-/* A row was paused: its time may be the next one. */
-void dispatch_due_soon(struct dispatch *d);
-
 /* sweep.c */
 /* The row goes back to pending after delay_us; until then it counts as held. */
 void dispatch_sour_add(struct dispatch *d, struct stage *st, int64_t id, int64_t delay_us);
@@ -256,6 +267,32 @@ void sweep_run(struct dispatch *d, int64_t now);
 /* claim.c */
 int dispatch_claim_init(struct dispatch *d);
 void dispatch_claim(struct dispatch *d);
+
+/* One message at a time, or many at once: its limits follow. */
+void dispatch_stage_kind(struct stage *st, bool many);
+
+/* due.c */
+int due_init(struct dispatch *d); /* -1: out of memory */
+void due_done(struct dispatch *d);
+void due_begin(struct dispatch *d);       /* this process dispatches from now on: what is due is looked for, from the beginning */
+/* A row was paused: its time may be the next one. */
+void dispatch_due_soon(struct dispatch *d);
+/* A flight of this place came back from a worker: paused for so long, or 0, and otherwise. */
+void due_answered(struct dispatch *d, struct stage *st, uint32_t place, int64_t paused_us);
+
+/* crowd.c */
+/* So many domains that nothing is known of may get a first row at this stage; -1: all they have due. */
+int crowd_firsts(const struct dispatch *d, const struct stage *st);
+/* Is there a domain whose rows are all wanted now? */
+bool crowd_answered(struct dispatch *d, struct stage *st, uint32_t place, int64_t paused_us);
+/* The domains of which more is wanted now, with how much; all: the others, too, with 0. Stages by number, below n_stages. Those that get their first row
+ * take from stage.firsts. */
+size_t crowd_ask(struct dispatch *d, int64_t now, bool all, unsigned n_stages, struct store_due_domain *out, size_t max);
+/* What the database said of one: see struct store_due. */
+void crowd_got(struct dispatch *d, struct stage *st, const char *name, int n, int64_t now);
+/* When the next one is due; 0: at once; INT64_MAX: there is none. */
+int64_t crowd_next(const struct dispatch *d);
+void crowd_done(struct dispatch *d);
 
 /* expire.c: looks for messages whose time is over where no worker sees it, when it is time to look. */
 void expire_tick(struct dispatch *d, int64_t now);

@@ -319,6 +319,23 @@ static struct str json_word(struct str json, struct str key)
 	return STR_NULL;
 }
 
+/* {"outcome":"pause","secs":N,…}: microseconds; 0: it was not paused; INT64_MAX: without end, or nobody knows. */
+static int64_t paused_us(struct str json)
+{
+	static const struct str key = STR_INIT("{\"outcome\":\"pause\""), secs = STR_INIT(",\"secs\":");
+	uint64_t n;
+	if (!str_starts(json, key))
+		return 0;
+	json = str_skip(json, key.n);
+	if (!str_starts(json, secs))
+		return INT64_MAX;
+	json = str_skip(json, secs.n);
+	size_t digits = 0;
+	while (digits < json.n && json.p[digits] >= '0' && json.p[digits] <= '9')
+		digits++;
+	return str_u64(str_n(json.p, digits), UINT32_MAX, &n) || !n ? INT64_MAX : (int64_t)n * US_PER_S;
+}
+
 static void wake_word(struct dispatch *d, struct str word)
 {
 	char to[128];
@@ -414,10 +431,11 @@ static void answered(struct dispatch *d, struct worker *w, struct flight *f, con
 	st->done++;
 	st->d_messages++;
 	repair_passed(d, f->id, st);
+	word = json_word(line->json, STR("\"outcome\":\""));
+	due_answered(d, st, f->place, paused_us(line->json));
 	flight_over(d, f);
 	wake_word(d, json_word(line->json, STR("\"to\":\"")));
 	wake_also(d, line->json);
-	word = json_word(line->json, STR("\"outcome\":\""));
 	if (str_eq(word, STR("pause")))
 		dispatch_due_soon(d);
 	else if (str_eq(word, STR("fail"))) {
@@ -429,7 +447,10 @@ static void answered(struct dispatch *d, struct worker *w, struct flight *f, con
 static void ready(struct worker *w, bool by_id)
 {
 	w->ready = true;
-	w->by_id = w->stage->many = by_id;
+	w->by_id = by_id;
+	if (w->stage->many != by_id)
+		dispatch_stage_kind(w->stage, by_id);
+	w->stage->known = true;
 	w->start_us = clock_mono_us() - w->asked_at;
 	log_debug(NULL, "stage=%s pid=%d event=worker-ready after_us=%lld", w->stage->name, (int)w->pid, (long long)w->start_us);
 	w->stage->early_kills = 0;

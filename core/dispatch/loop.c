@@ -103,7 +103,7 @@ static void recovered(void *arg, enum store_rc rc, unsigned n)
 	if (n)
 		log_info(NULL, "event=recovered rows=%u hint=\"left running by a former life\"", n);
 	dispatch_wake(d, NULL);
-	dispatch_due_soon(d);
+	due_begin(d);
 }
 
 /* The connection is there and ours: the books of this process and the database are brought together. */
@@ -127,7 +127,7 @@ static void begin(struct dispatch *d)
 	}
 	d->last_sweep = clock_mono_us() - ORPHAN_SWEEP_US + US_PER_S; /* answers may have been lost: sweep in a second */
 	dispatch_wake(d, NULL);
-	dispatch_due_soon(d);
+	due_begin(d);
 }
 
 static void lock_later(struct dispatch *d, int ms)
@@ -185,6 +185,13 @@ bool dispatch_ready(const struct dispatch *d)
 
 /* ---- stages from the configuration */
 
+void dispatch_stage_kind(struct stage *st, bool many)
+{
+	st->many = many;
+	st->queue_limit = st->limits[many].queue;
+	st->max_runtime_us = st->limits[many].runtime_us;
+}
+
 static struct stage *stage_add(struct dispatch *d, const char *name)
 {
 	struct stage *st = calloc(1, sizeof *st);
@@ -198,6 +205,7 @@ static struct stage *stage_add(struct dispatch *d, const char *name)
 	TAILQ_INIT(&st->suspects);
 	fair_init(&st->book);
 	TAILQ_INIT(&st->repairs);
+	st->number = d->n_stages++;
 	TAILQ_INSERT_TAIL(&d->stages, st, link);
 	return st;
 }
@@ -219,20 +227,20 @@ static int configure(struct dispatch *d, const struct config *c)
 		char *copy = strdup(program ? program : "");
 		if (!copy)
 			return -1;
-		st->many &= st->program && !strcmp(st->program, copy);
+		st->known &= st->program && !strcmp(st->program, copy);
+		st->many &= st->known;
 		free(st->program);
 		st->program = copy;
 		st->removed = false;
 		st->parallelism = (unsigned)config_int(c, section, "PARALLELISM");
-		st->queue_limit = (unsigned)config_int(c, section, "QUEUE_LIMIT");
 		st->max_messages = (uint64_t)config_int(c, section, "MAX_MESSAGES");
-		int64_t run = config_get(c, section, "MAX_RUNTIME") ? config_int(c, section, "MAX_RUNTIME")
-		                                                    : config_int(c, "pepsi-dispatch", "MAX_RUNTIME");
-		st->max_runtime_us = (run > 0 ? run : 300) * US_PER_S;
 		if (!st->parallelism)
 			st->parallelism = 1;
-		if (!st->queue_limit)
-			st->queue_limit = 1;
+		for (int many = 0; many < 2; many++) {
+			st->limits[many].queue = config_queue_limit(c, section, many);
+			st->limits[many].runtime_us = config_max_runtime(c, section, many) * US_PER_S;
+		}
+		dispatch_stage_kind(st, st->many);
 		char *bounce = NULL;
 		if (config_str(c, section, "BOUNCE_STAGE") && !(bounce = strdup(config_str(c, section, "BOUNCE_STAGE"))))
 			return -1;
@@ -457,8 +465,7 @@ void dispatch_free(struct dispatch *d)
 		event_free(d->turn);
 	if (d->tick)
 		event_free(d->tick);
-	if (d->due)
-		event_free(d->due);
+	due_done(d);
 	if (d->lock)
 		event_free(d->lock);
 	map_done(&d->flights);

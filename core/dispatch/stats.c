@@ -146,9 +146,9 @@ void dispatch_status(struct dispatch *d, struct buf *b)
 		put_json(b, st->cooldown_until ? st->trouble : "");
 		buf_addc(b, '}');
 	}
-	buf_addf(b, "],\"dispatch\":{\"claims\":%llu,\"claimed\":%llu,\"requeued\":%llu,\"put_off\":%llu,\"given_up\":%llu,\"expired\":%llu,\"serialization_failures\":%llu}",
+	buf_addf(b, "],\"dispatch\":{\"claims\":%llu,\"claimed\":%llu,\"requeued\":%llu,\"put_off\":%llu,\"crowded\":%zu,\"given_up\":%llu,\"expired\":%llu,\"serialization_failures\":%llu}",
 	    (unsigned long long)d->claims_total, (unsigned long long)d->claimed_total, (unsigned long long)d->requeued_total,
-	    (unsigned long long)page_sums(d).put_off, (unsigned long long)d->failed_total, (unsigned long long)d->expired_total, (unsigned long long)d->retries_total);
+	    (unsigned long long)page_sums(d).put_off, d->crowds.n, (unsigned long long)d->failed_total, (unsigned long long)d->expired_total, (unsigned long long)d->retries_total);
 }
 
 struct metric {
@@ -208,6 +208,10 @@ void dispatch_metrics(struct dispatch *d, struct buf *b)
 	}
 	buf_addf(b, "# HELP pepsi_dispatch_claims_total Claim statements.\n# TYPE pepsi_dispatch_claims_total counter\n"
 		    "pepsi_dispatch_claims_total %llu\n", (unsigned long long)d->claims_total);
+	buf_addf(b, "# HELP pepsi_dispatch_crowded_domains Domains more of whose messages are due than were let go: one goes first.\n"
+		    "# TYPE pepsi_dispatch_crowded_domains gauge\npepsi_dispatch_crowded_domains %zu\n"
+		    "# HELP pepsi_dispatch_crowded_domains_total Domains that were so.\n# TYPE pepsi_dispatch_crowded_domains_total counter\n"
+		    "pepsi_dispatch_crowded_domains_total %llu\n", d->crowds.n, (unsigned long long)d->crowds_total);
 	struct page_costs n = page_sums(d);
 	const struct {
 		const char *name, *help;

@@ -22,11 +22,10 @@ static void read_settings(struct before_pool *p, const struct config *c)
 {
 	char section[80];
 	snprintf(section, sizeof section, "stage-%s", p->stage);
-	int64_t runtime = config_int(c, section, "MAX_RUNTIME");
 	p->parallelism = (unsigned)config_int(c, section, "PARALLELISM");
-	p->queue_max = (unsigned)config_int(c, section, "QUEUE_LIMIT") * (p->parallelism ? p->parallelism : 1);
+	p->queue_max = config_queue_limit(c, section, false) * (p->parallelism ? p->parallelism : 1);
 	p->max_messages = (uint64_t)config_int(c, section, "MAX_MESSAGES");
-	p->runtime_us = (runtime > 0 ? runtime : config_int(c, "pepsi-dispatch", "MAX_RUNTIME")) * US_PER_S;
+	p->runtime_us = config_max_runtime(c, section, false) * US_PER_S;
 	p->idle_us = config_int(c, "pepsi-dispatch", "WORKER_IDLE_TIMEOUT") * US_PER_S;
 	p->pause_us = config_int(c, "pepsi-dispatch", "LAUNCH_COOLDOWN") * US_PER_S;
 }

@@ -60,17 +60,49 @@ struct store_claimed {
 	int64_t id;
 	unsigned stage;         /* index into the stages of the call */
 	const char *sender_key; /* lives during the callback */
-	const char *domain;     /* of the first recipient, as it stands there; "": it was not asked for. Lives as long */
+	const char *domain;     /* of the first recipient, in lower case; "": it was not asked for. Lives as long */
 };
 /* One statement for all stages. */
 typedef void (*store_claim_fn)(void *arg, enum store_rc rc, const struct store_claimed *rows, size_t n);
 void store_claim(struct store_conn *c, const struct store_claim_stage *stages, size_t n, const struct store_claim_book *book,
     size_t n_book, store_claim_fn fn, void *arg);
 typedef void (*store_count_fn)(void *arg, enum store_rc rc, unsigned n);
-/* Paused rows whose timeout has come become pending (5000 at a time). Only the server's clock counts, which may be another than
- * ours. wait_us: until the earliest still paused, or 0 when none is; 1 when there are more to do at once. now_us: its clock. */
-typedef void (*store_due_fn)(void *arg, enum store_rc rc, unsigned requeued, int64_t wait_us, int64_t now_us);
-void store_requeue_due(struct store_conn *c, store_due_fn fn, void *arg);
+/* A domain at a stage, by the index into the call's stages. */
+struct store_due_domain {
+	unsigned stage;
+	const char *domain; /* of the first recipient, in lower case */
+	int n;
+};
+/* At such a stage a domain gets one row, so many domains do (-1: everything goes); the others stay paused, due as they are, until their domain is named. */
+struct store_due_stage {
+	const char *stage;
+	int firsts;
+};
+enum { STORE_DUE_SOME = -1, STORE_DUE_NONE = -2 };
+struct store_due_ask {
+	const struct store_due_stage *stages;
+	size_t n_stages;
+	bool look;              /* false: nothing but the domains that are named */
+	bool behind;            /* look behind this row, by (timeout, id); false: from the beginning */
+	int64_t after_us, after_id;
+	/* Named: n rows of it become pending, those that are due first; 0: it is passed by. */
+	const struct store_due_domain *domains;
+	size_t n_domains;
+};
+struct store_due {
+	unsigned requeued;
+	int64_t wait_us;        /* until the earliest still to come, or 0 when there is none; 1 when this look found as many as it may: more behind upto */
+	int64_t now_us;         /* the server's clock: only that one counts, which may be another than ours */
+	bool looked;            /* upto: the last row that was looked at, by (timeout, id) */
+	int64_t upto_us, upto_id;
+	/* STORE_DUE_SOME: it got one row, and there are more, or may be; STORE_DUE_NONE: it got none; those named with n > 0: how many became pending (less than n: there are no more). Live during the
+	 * callback. */
+	const struct store_due_domain *domains;
+	size_t n_domains;
+};
+/* Paused rows whose timeout has come become pending: of the 1000 that are due first. */
+typedef void (*store_due_fn)(void *arg, enum store_rc rc, const struct store_due *got);
+void store_requeue_due(struct store_conn *c, const struct store_due_ask *ask, store_due_fn fn, void *arg);
 /* The server's clock went back by so much: paused rows that wait for a time are due so much earlier. count: rows. */
 void store_due_earlier(struct store_conn *c, int64_t us, store_count_fn fn, void *arg);
 /* running → pending: these ids (n > 0), or all that are left from a former life (n = 0). */

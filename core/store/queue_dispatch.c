@@ -21,9 +21,12 @@ struct queue_call {
 	void *arg;
 	void *rows;
 	size_t n;
-	int64_t a, b, c;
+	int64_t a;
+	struct store_due due;
 	bool full;
 };
+
+enum { DUE_LOOK = 1000 }; /* rows in one statement, which a claim has to wait for */
 
 static struct queue_call *queue_call_new(void (*done)(struct call *, enum store_rc, const char *),
     void (*result)(struct call *, unsigned, const PGresult *), void *arg)
@@ -141,16 +144,41 @@ void store_claim(struct store_conn *c, const struct store_claim_stage *stages, s
 
 /* --- requeueing --- */
 
+/* The last row is the sum, the others are domains; these and, behind them in the same block, their names. */
 static void due_result(struct call *call, unsigned stmt, const PGresult *res)
 {
 	struct queue_call *q = (struct queue_call *)call;
+	size_t n = (size_t)PQntuples(res), octets = 0;
+	int last = (int)n - 1;
+	struct store_due_domain *d;
+	char *name;
 
 	(void)stmt;
-	if (PQntuples(res) == 1) {
-		q->a = result_int4(res, 0, 0);
-		q->b = result_int8(res, 0, 1);
-		q->c = result_time(res, 0, 2);
+	for (size_t i = 0; i < n; i++)
+		octets += (size_t)PQgetlength(res, (int)i, 1) + 1;
+	d = calloc(1, (n + 1) * sizeof(*d) + octets);
+	free(q->rows); /* of an attempt before */
+	q->rows = d;
+	q->n = 0;
+	q->full = !d;
+	memset(&q->due, 0, sizeof(q->due));
+	name = d ? (char *)(d + n + 1) : NULL;
+	for (int i = 0; d && i < last; i++) {
+		struct str s = result_str(res, i, 1);
+
+		d[q->n].stage = (unsigned)result_int4(res, i, 0) - 1;
+		d[q->n].n = result_int4(res, i, 2);
+		d[q->n++].domain = s.n ? memcpy(name, s.p, s.n) : name;
+		name += s.n + 1; /* zeroed */
 	}
+	if (last < 0)
+		return;
+	q->due.requeued = (unsigned)result_int4(res, last, 2);
+	q->due.wait_us = result_int8(res, last, 3);
+	q->due.now_us = result_time(res, last, 4);
+	q->due.looked = !PQgetisnull(res, last, 5);
+	q->due.upto_us = result_time(res, last, 5);
+	q->due.upto_id = result_int8(res, last, 6);
 }
 
 static void due_done(struct call *call, enum store_rc rc, const char *err)
@@ -158,19 +186,38 @@ static void due_done(struct call *call, enum store_rc rc, const char *err)
 	struct queue_call *q = (struct queue_call *)call;
 
 	(void)err;
-	q->fn.due(q->arg, rc, rc == STORE_OK ? (unsigned)q->a : 0, rc == STORE_OK ? q->b : 0, q->c);
+	q->due.domains = q->rows;
+	q->due.n_domains = q->n;
+	if (rc == STORE_OK && q->full)
+		rc = STORE_FULL; /* what was left behind is met again at the next look from the beginning */
+	q->fn.due(q->arg, rc, &q->due);
+	free(q->rows);
 }
 
-void store_requeue_due(struct store_conn *c, store_due_fn fn, void *arg)
+void store_requeue_due(struct store_conn *c, const struct store_due_ask *ask, store_due_fn fn, void *arg)
 {
 	struct queue_call *q = queue_call_new(due_done, due_result, arg);
+	struct params *p;
 
 	if (!q) {
-		fn(arg, STORE_FULL, 0, 0, 0);
+		fn(arg, STORE_FULL, &(const struct store_due){ .requeued = 0 });
 		return;
 	}
 	q->fn.due = fn;
-	call_add(&q->call, STMT_DUE);
+	p = call_add(&q->call, STMT_DUE);
+	PARAMS_EACH(p, PARAMS_TEXT, ask->n_stages, params_el_octets(p, str_from(ask->stages[i].stage)));
+	PARAMS_EACH(p, PARAMS_INT4, ask->n_stages, params_el_int4(p, ask->stages[i].firsts));
+	if (ask->behind) {
+		params_time(p, ask->after_us);
+		params_int8(p, ask->after_id);
+	} else {
+		params_null(p);
+		params_null(p);
+	}
+	PARAMS_EACH(p, PARAMS_INT4, ask->n_domains, params_el_int4(p, (int32_t)ask->domains[i].stage + 1));
+	PARAMS_EACH(p, PARAMS_TEXT, ask->n_domains, params_el_octets(p, str_from(ask->domains[i].domain)));
+	PARAMS_EACH(p, PARAMS_INT4, ask->n_domains, params_el_int4(p, ask->domains[i].n));
+	params_int4(p, ask->look ? DUE_LOOK : 0);
 	call_send(c, &q->call);
 }
 

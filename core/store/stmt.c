@@ -7,7 +7,8 @@
 #define ROW_JSON                                                                                                       \
 	"'id', w.id, 'stage', w.stage, 'status', w.status, 'mail_from', w.mail_from, 'rcpt_to', to_json(w.rcpt_to[1:50])," \
 	" 'rcpt_count', cardinality(w.rcpt_to), 'received_at', pepsi.iso(w.received_at),"                                \
-	" 'next_attempt_at', pepsi.iso(w.timeout), 'last_error', pepsi.last_error(w.state)," \
+	" 'next_attempt_at', pepsi.iso(w.timeout), 'last_error', coalesce(pepsi.last_error(w.state), CASE WHEN w.status = 'paused'" \
+	" AND w.timeout < now() - interval '1 second' THEN 'due; another message for this domain is tried first' END)," \
 	" 'hold', CASE WHEN pepsi.is_held(w.status, w.state) THEN 'operator'" \
 	" WHEN w.status = 'paused' AND w.state ? 'hold' THEN coalesce(w.state #>> '{hold,why}', 'sender') END," \
 	" 'held', CASE WHEN pepsi.is_held(w.status, w.state) THEN w.state -> 'held' END"
@@ -32,14 +33,8 @@ const struct stmt stmts[STMT_N] = {
 	[STMT_LOCK_DISPATCHER] = { "lock_dispatcher", "SELECT pg_try_advisory_lock('pepsi.workqueue'::regclass::oid::bigint)" },
 	[STMT_CLAIM] = { "claim", "SELECT id, stage, sender_key, domain FROM pepsi.workqueue_claim($1::text[], $2::integer[], $3::integer[],"
 	    " $4::bigint[], $5::bigint[], $6::integer[], $7::text[], $8::bigint[], $9::integer[])" },
-	/* A list of ids, and the status as text: see workqueue_claim in db/procedures.sql. */
-	[STMT_DUE] = { "due", "WITH pick AS MATERIALIZED (SELECT id FROM pepsi.workqueue WHERE status = 'paused' AND timeout <= now()"
-	    " ORDER BY timeout LIMIT 1000), up AS (UPDATE pepsi.workqueue w SET status = 'pending', timeout = NULL,"
-	    " state = CASE WHEN w.state ? 'held' THEN pepsi.held_over(w.state) ELSE w.state END"
-	    " WHERE w.id = ANY (ARRAY(SELECT p.id FROM pick p)) AND w.status::text = 'paused' RETURNING 1)"
-	    " SELECT (SELECT count(*) FROM up)::integer, CASE WHEN (SELECT count(*) FROM pick) = 1000 THEN 1 ELSE"
-	    " coalesce((SELECT ceil(extract(epoch FROM timeout - now()) * 1000000)::bigint FROM pepsi.workqueue"
-	    " WHERE status = 'paused' AND timeout > now() AND timeout < 'infinity' ORDER BY timeout LIMIT 1), 0) END::bigint, clock_timestamp()" },
+	[STMT_DUE] = { "due", "SELECT stage, domain, n, wait_us, clock, upto, upto_id FROM pepsi.workqueue_due($1::text[], $2::integer[],"
+	    " $3::timestamptz, $4::bigint, $5::integer[], $6::text[], $7::integer[], $8::integer)" },
 	[STMT_DUE_EARLIER] = { "due_earlier", "WITH up AS (UPDATE pepsi.workqueue SET timeout = timeout - $1::bigint * interval '1 microsecond'"
 	    " WHERE status = 'paused' AND timeout > now() AND timeout < 'infinity' RETURNING 1) SELECT count(*)::integer FROM up" },
 	[STMT_RELEASE] = { "release", "WITH up AS (UPDATE pepsi.workqueue SET status = 'pending' WHERE id = ANY ($1::bigint[])"

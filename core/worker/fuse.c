@@ -68,7 +68,7 @@ void fuse_env(struct worker_env *env, const struct config *c, const struct worke
 	*env = (struct worker_env){ .mod = mod, .conf = conf, .stage = conf->stage,
 		.next = config_str(c, conf->section, "NEXT_STAGE"), .bounce = config_str(c, conf->section, "BOUNCE_STAGE"),
 		.lifetime_s = config_int(c, conf->section, "MAX_LIFETIME"),
-		.runtime_ms = config_int(c, conf->section, "MAX_RUNTIME") * 1000,
+		.runtime_ms = config_max_runtime(c, conf->section, mod->stage.caps & PEPSI_CAP_CONCURRENT) * 1000,
 		.success_dsn = conf_host_bool(c, conf->section, "ORIGINATE_SUCCESS_DSN", 1) };
 }
 

@@ -211,7 +211,7 @@ static int run_stage(struct config *c, const char *stage, int channel, int out, 
 	struct serve *many = NULL;
 	struct concurrent *engine = NULL;
 	if (mod->stage.caps & PEPSI_CAP_CONCURRENT) {
-		limit(RLIMIT_NOFILE, NOFILE + SOCKETS_EACH * (rlim_t)config_int(c, conf->section, "QUEUE_LIMIT") +
+		limit(RLIMIT_NOFILE, NOFILE + SOCKETS_EACH * (rlim_t)config_queue_limit(c, conf->section, true) +
 		    (rlim_t)config_int(c, "pepsi-dns", "MAX_IN_FLIGHT"));
 		struct concurrent_owner owner = { NULL, NULL, NULL };
 		if ((many = serve_new(r)))

@@ -52,7 +52,8 @@ static void put_fused(struct pepsi_msg *msg, struct buf *b)
 		buf_addc(b, ']');
 }
 
-static void set_json(struct pepsi_msg *msg, const char *outcome, const char *to, const char *error)
+/* secs: for a pause, how long; 0: nothing is said of it. */
+static void set_json(struct pepsi_msg *msg, const char *outcome, unsigned secs, const char *to, const char *error)
 {
 	const char *also[ALSO_MAX];
 	size_t n_also = 0;
@@ -69,6 +70,8 @@ static void set_json(struct pepsi_msg *msg, const char *outcome, const char *to,
 	if (!to && n_also) /* the row itself goes nowhere, so the first of the new ones stands in front */
 		to = also[0];
 	buf_addf(&b, "{\"outcome\":\"%s\"", outcome);
+	if (secs)
+		buf_addf(&b, ",\"secs\":%u", secs);
 	if (to)
 		buf_addf(&b, ",\"to\":\"%s\"", state_escape(msg->a, str_from(to), PASS_STAGE_MAX));
 	/* what may make the line too long is left out then */
@@ -176,7 +179,7 @@ static void only_fail(struct pepsi_msg *msg, const char *reason, bool whole)
 	msg->pass.ops = ops;
 	msg->pass.n_ops = n + 1;
 	msg->reason = text ? text : "out of memory";
-	set_json(msg, "fail", NULL, reason);
+	set_json(msg, "fail", 0, NULL, reason);
 	set_event(msg, "failed", LOG_LV_ERROR, msg->n_rcpts0, arena_strz(msg->a, str_from(reason)));
 }
 
@@ -253,7 +256,7 @@ static int build_move(struct pepsi_msg *msg, struct plan *p)
 	if (state_for(msg, p, op))
 		return -1;
 	const char *why = fail || (msg->env->bounce && !strcmp(to, msg->env->bounce)) ? pass_reason(msg) : NULL;
-	set_json(msg, fail ? "fail" : "move", fail ? NULL : to, fail ? why : NULL);
+	set_json(msg, fail ? "fail" : "move", 0, fail ? NULL : to, fail ? why : NULL);
 	if (fail)
 		set_event(msg, "failed", LOG_LV_WARN, msg->n_rcpts, why);
 	else
@@ -342,7 +345,7 @@ static int build_pause(struct pepsi_msg *msg, struct plan *p)
 		return -1;
 	if (!msg->end_held)
 		msg->pass.put_off = msg->put_off;
-	set_json(msg, "pause", NULL, NULL);
+	set_json(msg, "pause", msg->end_held ? 0 : (unsigned)msg->end_secs, NULL, NULL);
 	set_event(msg, msg->end_held ? "held" : "paused", msg->end_held ? LOG_LV_DEBUG : LOG_LV_INFO, keep ? n_keep : msg->n_rcpts0, pass_reason(msg));
 	return 0;
 }
@@ -355,7 +358,7 @@ static int build_finish(struct pepsi_msg *msg, struct plan *p)
 		return -1;
 	plan_op(p, &(struct store_op){ .kind = STORE_OP_FINISH, .id = msg->id, .clones = msg->clones, .n_clones = msg->n_clones,
 	    .outcome = how });
-	set_json(msg, "finish", NULL, NULL);
+	set_json(msg, "finish", 0, NULL, NULL);
 	set_event(msg, how, LOG_LV_INFO, msg->n_rcpts0 - msg->n_gone, NULL);
 	return 0;
 }

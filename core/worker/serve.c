@@ -474,7 +474,7 @@ int serve_loop(struct serve *s, struct concurrent *c, bool *ret_left)
 	s->c = c;
 	r->env->more = more;
 	r->env->more_arg = s;
-	s->limit = (size_t)config_int(r->c, r->env->conf->section, "QUEUE_LIMIT");
+	s->limit = config_queue_limit(r->c, r->env->conf->section, true);
 	s->channel = event_new(base, r->in.fd, EV_READ | EV_PERSIST, on_wake, s);
 	s->stop = event_new(base, r->stop_fd, EV_READ | EV_PERSIST, on_stop, s);
 	s->tick = event_new(base, -1, EV_PERSIST, on_tick, s);

@@ -2,6 +2,8 @@
  * is in hop_io.c. */
 #include "hop_internal.h"
 
+#include "proto/smtp/address.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -186,6 +188,21 @@ static void say_quit(struct hop *h)
 	drop(h);
 }
 
+/* The session is ready: with whom? Returns 0, or -1: *fail filled. */
+static int look_whether_ourselves(struct hop *h, const struct hop_address *a, struct smtp_result *fail)
+{
+	const struct hop_conf *c = h->conf;
+	struct str name = smtp_client_name(h->c);
+	struct buf why = BUF_INIT(SMTP_CLIENT_TEXT_MAX);
+	if (c->lmtp || c->socket || c->loops == HOP_LOOPS_NEVER || (c->loops == HOP_LOOPS_FAR && hop_is_loopback(a)) ||
+	    (!smtp_domain_equal(name, str_from(c->helo)) && !(c->name && smtp_domain_equal(name, str_from(c->name)))))
+		return 0;
+	buf_addf(&why, "mail would loop back to ourselves: the next hop calls itself %.*s, as we do (LOOP_DETECT)", STR_ARG(name));
+	failure(h, fail, SMTP_PHASE_EHLO, "4.4.6", &why);
+	say_quit(h);
+	return -1;
+}
+
 static int open_one(struct hop *h, const struct hop_address *a, int64_t until, struct smtp_result *fail)
 {
 	bool try_tls = h->conf->tls != HOP_TLS_NONE;
@@ -253,7 +270,7 @@ static int open_any(struct hop *h, int64_t until, struct smtp_result *fail)
 	/* who does not let us in at one address does not at the next, and counts */
 	for (int i = 0; i < n && r && (!h->auth_fault || h->auth_fault == SMTP_AUTH_LOST); i++)
 		if (!i || hop_now_ms() < until)
-			r = open_one(h, &list[i], until, fail);
+			r = open_one(h, &list[i], until, fail) || look_whether_ourselves(h, &list[i], fail) ? -1 : 0;
 	h->fresh = true;
 	return r;
 }

@@ -17,12 +17,21 @@ enum hop_tls_mode {
 	HOP_TLS_DANE,     /* STARTTLS (at port 465 TLS from the first octet), and what the host shows matches its TLSA records (RFC 7672) */
 };
 
+/* Who answers EHLO by our own name (HELO, or `name`) is ourselves, and mail would come back to us. */
+enum hop_loops {
+	HOP_LOOPS_FAR,    /* … unless he is on loopback: a filter behind the queue may pass on what our own listener answers */
+	HOP_LOOPS_ALWAYS,
+	HOP_LOOPS_NEVER,
+};
+
 struct hop_conf { /* strings must outlive the hop */
 	const char *host;   /* name or numeric; or */
 	const char *socket; /* path of a Unix socket */
 	int port;
 	bool lmtp;
 	const char *helo;
+	const char *name;         /* our other name, or NULL */
+	enum hop_loops loops;     /* never with lmtp, or on a Unix socket: who is there may have the name of this host, and mail ends there */
 	enum hop_tls_mode tls;
 	bool tls_verify;          /* with HOP_TLS_REQUIRE and _IMPLICIT: check the certificate */
 	const char *tls_ca_file;  /* or NULL: the system's */

@@ -19,6 +19,14 @@ int64_t hop_now_ms(void)
 	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
+bool hop_is_loopback(const struct hop_address *a)
+{
+	if (a->sa.ss_family == AF_INET)
+		return ntohl(((const struct sockaddr_in *)(const void *)&a->sa)->sin_addr.s_addr) >> 24 == 127;
+	const struct in6_addr *six = &((const struct sockaddr_in6 *)(const void *)&a->sa)->sin6_addr;
+	return a->sa.ss_family == AF_INET6 && (IN6_IS_ADDR_LOOPBACK(six) || (IN6_IS_ADDR_V4MAPPED(six) && six->s6_addr[12] == 127));
+}
+
 bool hop_is_numeric(const char *host)
 {
 	struct in6_addr six;

@@ -29,6 +29,8 @@ int hop_connect_begin(const struct hop_address *a, const struct hop_address *fro
 int hop_connect_end(int fd, const struct hop_address *a, struct buf *why);
 /* Out of 4 or 16 octets of an IP address. */
 void hop_address_set(struct hop_address *ret, const unsigned char *ip, size_t n, unsigned port);
+/* An address on this host's loopback interface; false for Unix sockets. */
+bool hop_is_loopback(const struct hop_address *a);
 /* "192.0.2.1:25", "[2001:db8::1]:25", "/run/lmtp", appended. */
 void hop_address_text(struct buf *out, const struct hop_address *a);
 /* Is host an address in figures (IPv4 or IPv6) rather than a name? */

@@ -26,6 +26,7 @@ bool relay_helo_ok(const char *s)
 /* What the options say, before it is judged or copied. Strings are the host's. */
 struct settings {
 	const char *host, *socket, *helo, *tls, *ca, *cert, *key;
+	enum hop_loops loops;
 	const char *user, *password, *token, *token_file, *mechs;
 	bool auth, insecure, verify, mx;
 	enum hop_tls_mode mode;
@@ -49,6 +50,8 @@ static void read_settings(struct settings *s, const struct pepsi_host *host, con
 		s->mechs = host->conf_str(conf, "AUTH");
 		s->insecure = host->conf_int(conf, "AUTH_INSECURE");
 		s->mx = host->conf_int(conf, "MX_LOOKUP");
+		const char *loops = host->conf_str(conf, "LOOP_DETECT");
+		s->loops = !relay_given(loops) || !strcmp(loops, "far") ? HOP_LOOPS_FAR : !strcmp(loops, "no") ? HOP_LOOPS_NEVER : HOP_LOOPS_ALWAYS;
 	}
 	s->auth = relay_given(s->user) || relay_given(s->password) || relay_given(s->token) || relay_given(s->token_file) || relay_given(s->mechs);
 	/* what is not said follows from what is */
@@ -271,7 +274,8 @@ int relay_configure(struct relay *r, const struct pepsi_host *host, const struct
 		buf_addz(why, "HELO: only printable ASCII without blanks can be sent");
 		return -1;
 	}
-	r->conf.each = (struct hop_conf){ .port = s.port, .lmtp = lmtp, .helo = keep(r, s.helo), .tls = s.mode, .tls_verify = s.verify,
+	r->conf.each = (struct hop_conf){ .port = s.port, .lmtp = lmtp, .helo = keep(r, s.helo), .loops = s.loops,
+		.name = lmtp ? NULL : keep(r, host->conf_global(conf, "pepsi", "HOSTNAME")), .tls = s.mode, .tls_verify = s.verify,
 		.connect_ms = host->conf_int(conf, "CONNECT_TIMEOUT") * 1000, .command_ms = host->conf_int(conf, "COMMAND_TIMEOUT") * 1000,
 		.data_ms = host->conf_int(conf, "DATA_TIMEOUT") * 1000, .idle_ms = host->conf_int(conf, "IDLE_TIMEOUT") * 1000,
 		.socket = keep(r, s.socket), .tls_ca_file = keep(r, s.ca), .tls_cert = keep(r, s.cert), .tls_key = keep(r, s.key) };

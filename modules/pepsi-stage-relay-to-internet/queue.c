@@ -126,7 +126,7 @@ static unsigned stage_number(const struct worker *w, const char *option, unsigne
 struct queue *queue_new(struct worker *w)
 {
 	struct queue *q = calloc(1, sizeof *q);
-	struct traffic_conf conf = { .slots = stage_number(w, "QUEUE_LIMIT", 50), .workers = stage_number(w, "PARALLELISM", 1),
+	struct traffic_conf conf = { .slots = stage_number(w, "QUEUE_LIMIT", 1000), .workers = stage_number(w, "PARALLELISM", 1),
 		.seed = route_mix(&w->seed) };
 	if (!q)
 		return NULL;

@@ -11,6 +11,8 @@ static const struct pepsi_option options[] = {
 	{ "MX_LOOKUP", PEPSI_OPT_BOOL, PEPSI_OPTF_FILE_ONLY, "NO", 0, 0, NULL, "HOST names a domain, whose mail exchangers (MX records) are the hosts" },
 	{ "BACKOFF_MAX", PEPSI_OPT_DURATION, 0, "5 min", 1, 86400, NULL,
 	    "of several hosts: a dead one is left alone for a second, doubling with each further failure up to this" },
+	{ "LOOP_DETECT", PEPSI_OPT_CHOICE, 0, "far", 0, 0, "far yes no",
+	    "a host that answers EHLO with HELO or HOSTNAME is ourselves, and gets nothing; far: unless it is on loopback" },
 	{ "TLS", PEPSI_OPT_CHOICE, PEPSI_OPTF_FILE_ONLY, NULL, 0, 0, "none may require implicit dane",
 	    "never; STARTTLS where it is offered; always, with a checked certificate; the same from the first octet (port 465); or by the host's TLSA "
 	    "records. Default: implicit at port 465, require with a sign-in, else may" },

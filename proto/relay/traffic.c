@@ -119,7 +119,7 @@ int traffic_add(struct traffic *t, int64_t now, const struct shape_name *name, u
 			d->window = d->initial * WINDOW_ONE;
 	}
 	d->used = now;
-	if (d->room == ROOM_NEW && t->held[ROOM_NEW] * 2 >= room_share(t->conf.slots, ROOM_NEW))
+	if (d->room == ROOM_NEW)
 		room_press(t, now);
 	if (dest_held(d) >= room_of(t, d, now)) {
 		room_back(t, d, now, back);
@@ -309,6 +309,7 @@ enum traffic_what traffic_next(struct traffic *t, int64_t now, struct traffic_to
 		if (d->heap && d->wake <= now)
 			dest_wake(t, d, now + 1); /* whatever it waits for, time goes on */
 	}
+	room_press(t, now); /* those that are well may not come because the others have their places */
 	if (t->leaving.last) {
 		struct traffic_link *k = t->leaving.last;
 		return close_idle(t, k, now, ret);

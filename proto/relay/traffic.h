@@ -52,8 +52,8 @@
  *    Meanwhile one message stays here for that, if the time is short; the others go back to the queue.
  *  - Room. `slots` messages are here at most. A destination is good (its sessions work, and a transaction takes less than TRAFFIC_SLOW_MS
  *    on average), new (nothing known), or poor (slow, failing, or silent for TRAFFIC_TRIAL_MS; sooner when more than a quarter of the slots is
- *    taken by new ones: eight times what is usual now). Poor ones hold at most a quarter of the slots together, new ones half, each of
- *    them few; good ones have all the rest. When a new one has been silent for too long and the quarter is full, it is abandoned, and has a
+ *    taken by new ones, or seven eighths by all: eight times what is usual now). Poor ones hold at most a quarter of the slots together, new ones half
+ *    and what the poor leave of theirs, each of them few; good ones have all the rest. When a new one has been silent for too long and the quarter is full, it is abandoned, and has a
  *    place among the poor later. Where a worker has more to do than it can, all seem slow: the times are stretched by what is usual, up to
  *    three times. The quarter is at least one slot: with fewer than four slots the poor can hold up the good.
  *  - Who goes back to the queue gets a time by its place in the destination's line: the messages given back come again one after the other at

@@ -40,6 +40,7 @@ enum {
 	PACE_UNKNOWN_MS = 200,          /* a transaction at a destination of which nothing is known: too short costs a claim, too long time */
 	LATE_MS = 250,                  /* a first session opening for so long, and twice as long as usual, is late: what else waits need not be tried */
 	LATE_EACH_MS = 20,              /* when that is over */
+	GOOD_PART = 32,                 /* a destination that is well may hold that part of the slots as long as there is one */
 	FORGET_MS = 3600000,            /* a window unused for so long begins anew */
 	FAILED_TIME_MS = 30000,         /* how long a failing session takes, before one was seen */
 };

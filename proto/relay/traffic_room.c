@@ -42,10 +42,17 @@ int64_t dest_pace(const struct traffic_destination *d)
 	return by_time ? by_time : 1;
 }
 
+/* What this kind may hold now: those that nothing is known of have what the poor leave of theirs, too. */
+static unsigned share_now(const struct traffic *t, enum room r)
+{
+	unsigned share = room_share(t->conf.slots, r), poor = room_share(t->conf.slots, ROOM_POOR);
+	return r == ROOM_NEW && t->held[ROOM_POOR] < poor ? share + poor - t->held[ROOM_POOR] : share;
+}
+
 /* What is free for this destination's kind. */
 static unsigned free_for(const struct traffic *t, enum room r)
 {
-	unsigned share = room_share(t->conf.slots, r), all = 0, kind;
+	unsigned share = share_now(t, r), all = 0, kind;
 	for (unsigned i = 0; i < ROOM_N; i++)
 		all += t->held[i];
 	kind = t->held[r] < share ? share - t->held[r] : 0;
@@ -73,6 +80,8 @@ unsigned room_of(const struct traffic *t, const struct traffic_destination *d, i
 		n = 2 * (d->window / WINDOW_ONE);
 		return most < 1 ? 1 : most > n ? (unsigned)n : most;
 	default:
+		if (room < t->conf.slots / GOOD_PART) /* all is in use by those that are well: no reason to give anything back as long as there is a slot */
+			room = t->conf.slots / GOOD_PART;
 		n = TRAFFIC_HORIZON_MS / dest_pace(d) + 2;
 		if (n < 2 + 2 * (int64_t)(d->window / WINDOW_ONE))
 			n = 2 + 2 * (int64_t)(d->window / WINDOW_ONE);
@@ -96,6 +105,9 @@ void room_sort(struct traffic *t, struct traffic_destination *d, int64_t now)
 
 void room_press(struct traffic *t, int64_t now)
 {
+	unsigned all = t->held[ROOM_NEW] + t->held[ROOM_GOOD] + t->held[ROOM_POOR];
+	if (t->held[ROOM_NEW] * 2 < room_share(t->conf.slots, ROOM_NEW) && all + all / 7 < t->conf.slots)
+		return;
 	int64_t most = t->typical_open ? 8 * t->typical_open : TRAFFIC_TRIAL_MS / 4;
 	most = most < TRAFFIC_TRIAL_MS / 8 ? TRAFFIC_TRIAL_MS / 8 : most > trial_ms(t) ? trial_ms(t) : most;
 	while (t->trial.last && now - t->trial.last->since >= most)
@@ -178,7 +190,7 @@ static void others_back(const struct traffic *t, const struct traffic_destinatio
 void room_back(struct traffic *t, struct traffic_destination *d, int64_t now, struct traffic_back *ret)
 {
 	int64_t pace = dest_pace(d), at = now + (int64_t)dest_held(d) * pace, most = now + TRAFFIC_BACK_MOST_S * INT64_C(1000), other, base, after = 0;
-	unsigned share = room_share(t->conf.slots, d->room), held = t->held[ROOM_NEW] + t->held[ROOM_GOOD] + t->held[ROOM_POOR];
+	unsigned share = share_now(t, d->room), held = t->held[ROOM_NEW] + t->held[ROOM_GOOD] + t->held[ROOM_POOR];
 	bool line = true; /* behind those of this destination that were given back before */
 	ret->why = d->interval_us || d->learnt_us ? "rate" : "window";
 	if (d->until > now && !d->called && !d->n_waiting) {

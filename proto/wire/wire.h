@@ -9,7 +9,7 @@
  * wrote the row's outcome itself; 1: it could not, and says why in JSON {"error":"…"}. JSON may carry
  * {"outcome":"finish","to":"stage","also":["stage",…],"fused":[…]}: where the row went, and at which stages rows were made out
  * of it (split recipients, reports, side messages), so that the dispatcher claims there at once. outcome is finish, move,
- * pause, fail, or gone (there was no such row any more).
+ * pause ("secs":N for so long, unless an operator holds it), fail, or gone (there was no such row any more).
  *
  * A worker that drives many messages at once says "2 ids\n" instead of the first line; its lines then carry the id, "STATUS SP ID
  * [ SP JSON]\n", and may come in any order. At any time it may say "3\n": it is to leave, and begins nothing more. It ends with

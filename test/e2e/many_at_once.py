@@ -14,12 +14,12 @@ from postgres import Cluster
 BUILT = os.path.join(os.path.dirname(pepsi.BIN), "test", "stages")
 
 
-def daemon(t, more="", out="", daemon_more=""):
+def daemon(t, more="", out="", daemon_more="", limit="QUEUE_LIMIT = 5000\n"):
     if not os.path.exists(os.path.join(BUILT, "pepsi-stage-many.so")):
         raise pepsi.Skip("test/stages was not built")
     t.environment["ASAN_OPTIONS"] += ":handle_segv=0:handle_abort=0"
     sink = pepsi.Sink(t)
-    many = ("[stage-init]\nPROGRAM = pepsi-stage-many\nNEXT_STAGE = out\nBOUNCE_STAGE = bounce\nPARALLELISM = 1\nQUEUE_LIMIT = 5000\n" + more + "\n")
+    many = ("[stage-init]\nPROGRAM = pepsi-stage-many\nNEXT_STAGE = out\nBOUNCE_STAGE = bounce\nPARALLELISM = 1\n" + limit + more + "\n")
     stages = many + pepsi.smarthost("out", sink.port, "PARALLELISM = 4\n" + out) + pepsi.bounce()
     modules = "MODULE_PATH = %s:%s\n" % (BUILT, os.path.join(os.path.dirname(pepsi.BIN), "lib", "pepsi", "modules"))
     return sink, pepsi.Pepsid(t, stages, pepsi=modules, more=daemon_more)
@@ -85,6 +85,19 @@ def two_thousand(t):
     # a message costs what ran beside it shares: far less than the second it takes
     pepsi.check(0 < g["mean_ms"] < 500, "%s ms" % g["mean_ms"])
     pepsi.say("      %d messages of a second each, %.1f s after the last was accepted; mean worker time %.2f ms" % (len(tokens), took, g["mean_ms"]))
+
+
+def by_default(t):
+    """Where nothing is set one worker holds a thousand, not the fifty that wait for one that takes them in turn."""
+    sink, d = daemon(t, "WAIT = 1 s\n", limit="")
+    warm(d, sink)
+    s = Sender(d)
+    for i in range(200):
+        s.send("d%d" % i, "wait-%d" % (1500 * pepsi.SLACK))
+    pepsi.wait_for("all of them to be with one worker", lambda: held(d) == 200, 30, 0.1)
+    pepsi.check(len(d.worker_pids("init")) == 1, "several workers")
+    s.close()
+    arrived(sink, ["d%d" % i for i in range(200)])
 
 
 def ended(d, ident, status, seconds=120):
@@ -341,4 +354,4 @@ class Echo:
         c.close()
 
 
-pepsi.main(__file__, [two_thousand, crash_in_the_middle, crash_for_nobody, hang_in_a_callback, one_that_never_ends, leaving, rules, names, database_away])
+pepsi.main(__file__, [two_thousand, by_default, crash_in_the_middle, crash_for_nobody, hang_in_a_callback, one_that_never_ends, leaving, rules, names, database_away])

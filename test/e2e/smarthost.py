@@ -198,6 +198,22 @@ def several(t):
     pepsi.wait_for("delivery when one is back", lambda: "wait" in good.tokens(), 90)
 
 
+def ourselves(t):
+    """Who answers by our own name is ourselves: nothing is sent, another host takes it. On loopback only when that is asked for: a filter may pass our answers on."""
+    mirror, other = pepsi.Sink(t), pepsi.Sink(t)
+    mirror.script["ehlo"] = "250 MX.Example.Test"
+    d = pepsi.Pepsid(t, out("HOST_1 = 127.0.0.1:%d\nTLS = none\nBACKOFF_MAX = 1 s\nLOOP_DETECT = yes" % mirror.port))
+    d.accept("sender@example.test", ["rcpt@far.test"], pepsi.message("round"))
+    pepsi.wait_for("the reason", lambda: [q for q in d.queue() if "would loop back to ourselves: the next hop calls itself MX.Example.Test" in (q["last_error"] or "")], 30)
+    pepsi.check(not mirror.messages, "something was sent")
+    reconfigure(d, lambda text: text.replace("TLS = none", "HOST_2 = 127.0.0.1:%d\nTLS = none" % other.port))
+    pepsi.wait_for("the other host", lambda: "round" in other.tokens(), 30)
+    pepsi.check(not mirror.messages, "something was sent")
+    for loops in ("no", "far"):
+        reconfigure(d, lambda text: re.sub("LOOP_DETECT = .*", "LOOP_DETECT = " + loops, text))
+        sent(d, mirror, loops)
+
+
 def balance(t):
     a, b = pepsi.Sink(t), pepsi.Sink(t)
     d = pepsi.Pepsid(t, out("HOST_1 = 127.0.0.1:%d weight=1\nHOST_2 = 127.0.0.1:%d weight=3\nTLS = none\nBALANCE = weight\nPARALLELISM = 1" % (a.port, b.port)))
@@ -300,4 +316,4 @@ def exchangers(t):
 
 
 if __name__ == "__main__":
-    pepsi.main(__file__, [five_lines, mechanisms, wrong_password, certificate_not_trusted, several, balance, our_own, dane, exchangers])
+    pepsi.main(__file__, [five_lines, mechanisms, wrong_password, certificate_not_trusted, several, ourselves, balance, our_own, dane, exchangers])

@@ -314,6 +314,23 @@ BEGIN
     ASSERT pepsi.workqueue_put_off('{s}', '{dead.test}', '{100}', '{2000}', '{x}', '{432000}', 3600, 2500) = 500;
     ASSERT pepsi.workqueue_put_off('{s}', '{dead.test}', '{5000}', '{1}', '{x}', '{432000}', 3600, 2500) = 0;
     DELETE FROM pepsi.workqueue;
+    -- what is due, too, and lies there still: with what is pending, by age; not what is due later or since a moment ago, waits for nobody's time, is held or has a deadline
+    INSERT INTO pepsi.workqueue (id, body_id, stage, status, timeout, mail_from, rcpt_to, headers, state) VALUES
+        (-20, -1, 's', 'paused', now() - interval '11 s', 'a@b', '{x@Dead.test}', '', '{"hold":{"until":9}}'),
+        (-19, -1, 's', 'pending', NULL, 'a@b', '{x@dead.test}', '', '{}'),
+        (-18, -1, 's', 'paused', now() - interval '12 s', 'a@b', '{x@dead.test}', '', '{}'),
+        (-17, -1, 's', 'paused', now() + interval '2 s', 'a@b', '{x@dead.test}', '', '{}'),
+        (-16, -1, 's', 'paused', NULL, 'a@b', '{x@dead.test}', '', '{}'),
+        (-15, -1, 's', 'paused', now() - interval '12 s', 'a@b', '{x@dead.test}', '', '{"held":{"rule":0}}'),
+        (-14, -1, 's', 'paused', NULL, 'a@b', '{x@dead.test}', '', '{"held":{"rule":0}}'),
+        (-13, -1, 's', 'paused', now() - interval '12 s', 'a@b', '{x@dead.test}', '', '{"deliver_by":{"at":9,"mode":"R"}}'),
+        (-12, -1, 's', 'pending', '-infinity', 'a@b', '{x@dead.test}', '', '{}'),
+        (-11, -1, 't', 'paused', now() - interval '12 s', 'a@b', '{x@dead.test}', '', '{}'),
+        (-10, -1, 's', 'paused', now() - interval '8 s', 'a@b', '{x@dead.test}', '', '{}');
+    ASSERT pepsi.workqueue_put_off('{s}', '{dead.test}', '{100}', '{2000}', '{why}', '{432000}', 3600, 100) = 3;
+    ASSERT (SELECT array_agg(id ORDER BY timeout) FROM pepsi.workqueue WHERE state ->> 'last_error' = 'why') = '{-20,-19,-18}';
+    ASSERT (SELECT min(timeout) > now() + interval '98 s' AND max(timeout) < now() + interval '107 s' FROM pepsi.workqueue WHERE state ->> 'last_error' = 'why');
+    DELETE FROM pepsi.workqueue;
     -- a module out of its mind puts off others' mail for that hour, too, and no longer
     INSERT INTO pepsi.workqueue (id, body_id, stage, status, mail_from, rcpt_to, headers)
         SELECT -i, -1, 's', 'pending', 'a@b', ARRAY['x@d' || i || '.test'], '' FROM generate_series(1, 4) i;
@@ -343,8 +360,14 @@ BEGIN
         n := pepsi.workqueue_put_off('{s}', '{d7.test}', '{100}', '{2000}', '{x}', '{432000}', 3600, 100);
         ASSERT n = CASE i WHEN 1 THEN 0 ELSE 100 END, n;
         ASSERT pg_temp.fetched() - before < 1000, format('%s were put off by reading %s rows', n, pg_temp.fetched() - before);
+        before := pg_temp.fetched();
+        SELECT sum(d.n) FILTER (WHERE d.stage = 0) INTO n FROM pepsi.workqueue_due('{s}', '{1000}', NULL, NULL, '{1,1}', '{d8.test,d9.test}', '{10,0}', 100) d;
+        ASSERT n = CASE i WHEN 1 THEN 0 ELSE 28 END, n; -- ten, and one each of eighteen
+        ASSERT pg_temp.fetched() - before < 500, format('%s were due by reading %s rows', n, pg_temp.fetched() - before);
         INSERT INTO pepsi.workqueue (body_id, stage, status, mail_from, rcpt_to, headers)
             SELECT -1, 's', 'pending', 'a@b', ARRAY['x@d' || k % 20 || '.test'], '' FROM generate_series(1, 6000) k;
+        INSERT INTO pepsi.workqueue (body_id, stage, status, timeout, mail_from, rcpt_to, headers)
+            SELECT -1, 's', 'paused', now() - k * interval '1 ms', 'a@b', ARRAY['x@d' || k % 20 || '.test'], '' FROM generate_series(1, 6000) k;
     END LOOP;
     DELETE FROM pepsi.workqueue;
     DELETE FROM pepsi.workqueue_body;

@@ -32,6 +32,8 @@ struct got {
 	size_t n;
 	char domain[64];
 	int64_t ids[2000], wait_us, now_us, total;
+	struct store_due due;
+	size_t n_left, n_none, n_named;
 	enum store_rc rcs[2000];
 	unsigned stages[2000];
 	struct store_counts counts;
@@ -76,14 +78,26 @@ static void on_claim(void *arg, enum store_rc rc, const struct store_claimed *ro
 	g->done = true;
 }
 
-static void on_due(void *arg, enum store_rc rc, unsigned n, int64_t wait_us, int64_t now_us)
+static void on_due(void *arg, enum store_rc rc, const struct store_due *due)
 {
 	struct got *g = arg;
 
 	g->rc = rc;
-	g->n = n;
-	g->wait_us = wait_us;
-	g->now_us = now_us;
+	g->n = due->requeued;
+	g->due = *due;
+	g->n_left = g->n_none = g->n_named = 0;
+	for (size_t i = 0; i < due->n_domains; i++) {
+		snprintf(g->domain, sizeof g->domain, "%s", due->domains[i].domain);
+		g->stages[0] = due->domains[i].stage;
+		if (due->domains[i].n < 0)
+			g->n_left++;
+		if (due->domains[i].n == STORE_DUE_NONE)
+			g->n_none++;
+		if (due->domains[i].n > 0)
+			g->n_named += (size_t)due->domains[i].n;
+	}
+	g->wait_us = due->wait_us;
+	g->now_us = due->now_us;
 	g->done = true;
 }
 
@@ -468,18 +482,19 @@ static void test_fair_claim(void **state)
 
 static void test_due(void **state)
 {
+	const struct store_due_ask look = { .look = true };
 	int64_t id[3];
 
 	(void)state;
 	wipe();
-	CALL(store_requeue_due(db, on_due, &got));
+	CALL(store_requeue_due(db, &look, on_due, &got));
 	assert_int_equal(got.n, 0);
 	assert_int_equal(got.wait_us, 0);
 	for (int i = 0; i < 3; i++)
 		add("a", &id[i]);
 	live_sql("UPDATE pepsi.workqueue SET status = 'paused', timeout = '2001-01-01' WHERE id = (SELECT min(id) FROM pepsi.workqueue)");
 	live_sql("UPDATE pepsi.workqueue SET status = 'paused', timeout = '2100-01-01 00:00:00+00' WHERE id = (SELECT max(id) FROM pepsi.workqueue)");
-	CALL(store_requeue_due(db, on_due, &got));
+	CALL(store_requeue_due(db, &look, on_due, &got));
 	assert_int_equal(got.rc, STORE_OK);
 	assert_int_equal(got.n, 1);
 	assert_true(llabs(got.wait_us - (INT64_C(4102444800000000) - got.now_us)) < 1000000);
@@ -492,9 +507,88 @@ static void test_due(void **state)
 	assert_int_equal(got.n, 1);
 	assert_string_equal(live_sql("SELECT max(timeout) FILTER (WHERE timeout < 'infinity') AT TIME ZONE 'UTC' FROM pepsi.workqueue"), "2099-12-31 23:00:00");
 	assert_int_equal(live_sql_int("SELECT count(*) FROM pepsi.workqueue WHERE timeout = 'infinity' OR timeout IS NULL"), 2);
-	CALL(store_requeue_due(db, on_due, &got));
+	CALL(store_requeue_due(db, &look, on_due, &got));
 	assert_int_equal(got.n, 0);
 	assert_true(got.wait_us > 0);
+}
+
+/* Where more is due of a domain than one row, the others stay as they are until they are named; a look goes on behind the last one. */
+static void test_due_by_domain(void **state)
+{
+	const struct store_due_stage stages[] = { { "other", 1 }, { "s", 100 } }, few[] = { { "s", 2 } };
+	const struct store_due_domain named[] = { { 1, "d1.test", 4 }, { 1, "d2.test", 0 }, { 1, "d3.test", 100 }, { 1, "none.test", 7 } };
+	struct store_due_ask ask = { .stages = stages, .n_stages = 2, .look = true };
+
+	(void)state;
+	wipe();
+	live_sql("INSERT INTO pepsi.workqueue_body VALUES (-1, '')");
+	live_sql("INSERT INTO pepsi.workqueue (id, body_id, stage, status, timeout, mail_from, rcpt_to, headers) SELECT 100 + i, -1, CASE i % 7 WHEN 0 THEN 'free' ELSE 's' END,"
+		 " 'paused', now() - interval '1 hour' + i * interval '1 s', 'a@b', ARRAY['x@D' || i % 5 || '.Test'], '' FROM generate_series(1, 1500) i");
+	CALL(store_requeue_due(db, &ask, on_due, &got));
+	assert_int_equal(got.rc, STORE_OK);
+	assert_int_equal(got.n, 142 + 5); /* of 1000: all at stage free, and one each of five domains */
+	assert_int_equal(got.n_left, 5);
+	assert_int_equal(got.stages[0], 1);
+	assert_int_equal(got.wait_us, 1);
+	assert_true(got.due.looked);
+	assert_int_equal(got.due.upto_id, 1100);
+	assert_int_equal(live_sql_int("SELECT count(*) FROM pepsi.workqueue WHERE status = 'pending' AND stage = 's' AND id IN (101, 102, 103, 104, 105)"), 5);
+	/* what is named gets as much as was asked for, and no more when the others are looked at */
+	ask.behind = true;
+	ask.after_us = got.due.upto_us;
+	ask.after_id = got.due.upto_id;
+	ask.domains = named;
+	ask.n_domains = 4;
+	CALL(store_requeue_due(db, &ask, on_due, &got));
+	assert_int_equal(got.n_named, 4 + 100);
+	assert_int_equal(got.n, 104 + 72 + 2); /* 500 are left: all at stage free, and one each of d0 and d4 */
+	assert_int_equal(got.n_left, 2);
+	assert_int_equal(got.due.upto_id, 1600);
+	assert_int_equal(got.wait_us, 0);
+	assert_int_equal(live_sql_int("SELECT count(*) FROM pepsi.workqueue WHERE status = 'pending' AND rcpt_to[1] = 'x@D2.Test' AND stage = 's'"), 1);
+	/* named ones alone, until less comes than was asked for */
+	ask.look = false;
+	ask.domains = &(const struct store_due_domain){ 1, "d2.test", 1000 };
+	ask.n_domains = 1;
+	CALL(store_requeue_due(db, &ask, on_due, &got));
+	assert_int_equal(got.n, live_sql_int("SELECT count(*) - 1 FROM generate_series(1, 1500) i WHERE i % 5 = 2 AND i % 7 <> 0"));
+	assert_int_equal(got.n_named, got.n);
+	assert_int_equal(live_sql_int("SELECT count(*) FROM pepsi.workqueue WHERE status = 'paused' AND rcpt_to[1] = 'x@D2.Test'"), 0);
+	/* only two domains get a row, of the others it is told that they got none; with 0 none does */
+	live_sql("DELETE FROM pepsi.workqueue");
+	live_sql("INSERT INTO pepsi.workqueue (id, body_id, stage, status, timeout, mail_from, rcpt_to, headers) SELECT 100 + i, -1, 's',"
+		 " 'paused', now() - interval '1 hour' + i * interval '1 s', 'a@b', ARRAY['x@d' || i % 5 || '.test'], '' FROM generate_series(1, 1500) i");
+	ask = (struct store_due_ask){ .stages = few, .n_stages = 1, .look = true };
+	CALL(store_requeue_due(db, &ask, on_due, &got));
+	assert_int_equal(got.n, 2);
+	assert_int_equal(got.n_left, 5);
+	assert_int_equal(got.n_none, 3);
+	ask.stages = &(const struct store_due_stage){ "s", 0 };
+	CALL(store_requeue_due(db, &ask, on_due, &got));
+	assert_int_equal(got.n, 0);
+	assert_int_equal(got.n_none, 5);
+	ask.stages = &(const struct store_due_stage){ "s", -1 };
+	CALL(store_requeue_due(db, &ask, on_due, &got));
+	assert_int_equal(got.n, 1000);
+	assert_int_equal(got.n_left, 0);
+	/* where there is no more to look at, one row alone is no crowd */
+	live_sql("DELETE FROM pepsi.workqueue WHERE id NOT IN (1598, 1599, 1600, 1595)");
+	ask.stages = few;
+	CALL(store_requeue_due(db, &ask, on_due, &got));
+	assert_int_equal(got.n, 2);
+	assert_int_equal(got.n_left, 2);
+	assert_int_equal(got.n_none, 1);
+	/* those that do not wait for others: a deadline, the end of an operator's hold; and what is held stays so */
+	live_sql("DELETE FROM pepsi.workqueue");
+	live_sql("INSERT INTO pepsi.workqueue (id, body_id, stage, status, timeout, mail_from, rcpt_to, headers, state) SELECT 100 + i, -1, 's', 'paused',"
+		 " CASE WHEN i < 90 THEN now() - i * interval '1 s' END, 'a@b', '{x@d.test}', '', CASE i % 3 WHEN 0 THEN '{}' WHEN 1 THEN '{\"deliver_by\":{\"at\":9,\"mode\":\"R\"}}'"
+		 " ELSE '{\"held\":{\"rule\":0,\"since\":9}}' END::jsonb FROM generate_series(1, 120) i");
+	ask = (struct store_due_ask){ .stages = stages, .n_stages = 2, .look = true };
+	CALL(store_requeue_due(db, &ask, on_due, &got));
+	assert_int_equal(got.n, 60 + 1);
+	assert_int_equal(got.n_left, 1);
+	assert_int_equal(live_sql_int("SELECT count(*) FROM pepsi.workqueue WHERE status = 'paused' AND pepsi.is_held(status, state) AND timeout IS NULL"), 10);
+	wipe();
 }
 
 static void test_blame(void **state)
@@ -722,7 +816,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_admit), cmocka_unit_test(test_admit_large), cmocka_unit_test(test_admit_bad_row), cmocka_unit_test(test_admit_many),
-		cmocka_unit_test(test_claim), cmocka_unit_test(test_fair_claim), cmocka_unit_test(test_due), cmocka_unit_test(test_blame), cmocka_unit_test(test_views),
+		cmocka_unit_test(test_claim), cmocka_unit_test(test_fair_claim), cmocka_unit_test(test_due), cmocka_unit_test(test_due_by_domain), cmocka_unit_test(test_blame), cmocka_unit_test(test_views),
 		cmocka_unit_test(test_repairs), cmocka_unit_test(test_stats), cmocka_unit_test(test_not_allowed), cmocka_unit_test(test_orphans), cmocka_unit_test(test_gc),
 	};
 

@@ -45,9 +45,9 @@ NOT_STATE = {
     "modules/pepsi-stage-pipe/reply.c": "name value",                                    # its reply, in messages
     # status lines from worker to dispatcher (core/worker/README.md)
     "core/worker/commit.c": "error worn",
-    "core/worker/outcome.c": "outcome to also fused stage us error",
+    "core/worker/outcome.c": "outcome secs to also fused stage us error",
     "core/worker/run.c": "error outcome note",
-    "core/dispatch/flight.c": "also fused stage us worn to outcome",
+    "core/dispatch/flight.c": "also fused stage us worn to outcome secs",
     # the clones of workqueue_clone (db/procedures.sql)
     "core/store/clone_json.c": "stage status retry_s token rcpts indices mail_from state",
 }

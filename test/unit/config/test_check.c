@@ -174,7 +174,7 @@ static void getters(void **state)
 	(void)state;
 	support_write("t.conf", STR("[listener-mx]\nMESSAGE_SIZE_LIMIT = 1 MiB\nMAX_HOPS = many\nPROTOCOL = SMTP\n"
 				    "[pepsi-ingress]\nDISPATCH_WAKE_INTERVAL = 2 ms\n[pepsi-dispatch]\nMAX_RUNTIME = 7 min\n"
-				    "[stage-a]\nNEXT_STAGE = Other\n[stage-b]\nMAX_RUNTIME = 1 s\n[stage-c]\nMAX_RUNTIME = x\n"));
+				    "[stage-a]\nNEXT_STAGE = Other\n[stage-b]\nMAX_RUNTIME = 1 s\n[stage-c]\nMAX_RUNTIME = x\n[stage-d]\nQUEUE_LIMIT = 7\n"));
 	struct config *c = config_load("t.conf", NULL);
 	static const struct {
 		const char *section, *option;
@@ -190,6 +190,13 @@ static void getters(void **state)
 	for (size_t i = 0; i < sizeof t / sizeof *t; i++)
 		if (config_int(c, t[i].section, t[i].option) != t[i].v)
 			fail_msg("[%s] %s = %lld", t[i].section, t[i].option, (long long)config_int(c, t[i].section, t[i].option));
+	/* what fits one kind of stage does not fit the other; what is said holds for both */
+	assert_int_equal(config_queue_limit(c, "stage-a", false), 50);
+	assert_int_equal(config_queue_limit(c, "stage-a", true), 1000);
+	assert_int_equal(config_queue_limit(c, "stage-d", false), 7);
+	assert_int_equal(config_queue_limit(c, "stage-d", true), 7);
+	assert_int_equal(config_max_runtime(c, "stage-a", true), 420);
+	assert_int_equal(config_max_runtime(c, "stage-b", true), 1);
 	assert_string_equal(config_str(c, "listener-mx", "PROTOCOL"), "smtp");
 	assert_string_equal(config_str(c, "stage-a", "NEXT_STAGE"), "other");
 	assert_string_equal(config_str(c, "pepsi", "RELAY_NETWORKS"), "127.0.0.0/8 ::1");
@@ -198,6 +205,13 @@ static void getters(void **state)
 	assert_string_equal(p, "/var/lib/pepsi");
 	free(p);
 	assert_null(config_path(c, "listener-mx", "TLS_CERT"));
+	config_free(c);
+	support_write("t.conf", STR("[stage-a]\nQUEUE_LIMIT = none\n[stage-b]\nMAX_RUNTIME = 9 s\n"));
+	c = config_load("t.conf", NULL);
+	assert_int_equal(config_max_runtime(c, "stage-a", false), 300);
+	assert_int_equal(config_max_runtime(c, "stage-a", true), 2400);
+	assert_int_equal(config_max_runtime(c, "stage-b", true), 9);
+	assert_int_equal(config_queue_limit(c, "stage-a", true), 1000);
 	config_free(c);
 }
 
@@ -221,7 +235,7 @@ static void show(void **state)
 		"\nTLS = may                                   # default\n",
 		"\nSTATE_DIR = /s                              # set\n",
 		"\n[odd]\nX = ********                                # t.conf:8\n", /* what nobody knows may be a secret, misspelt */
-		"\nQUEUE_LIMIT = 50                            # default\n",
+		"\nMAX_MESSAGES = 10000                        # default\n",
 	};
 	for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
 		if (!strstr(buf_z(&text), lines[i]))

@@ -65,6 +65,11 @@ static struct {
 	const struct store_expired *expired;
 	store_due_fn due_fn;
 	void *due_arg;
+	struct store_due_ask due; /* its pointers do not live */
+	int due_firsts;           /* of the first stage */
+	struct store_due_domain named[16];
+	char named_domain[16][64];
+	size_t n_named;
 	int64_t earlier_us;
 	int64_t known[64];
 	size_t n_known;
@@ -107,10 +112,18 @@ void store_claim(struct store_conn *c, const struct store_claim_stage *stages, s
 	db.claim_arg = arg;
 }
 
-void store_requeue_due(struct store_conn *c, store_due_fn fn, void *arg)
+void store_requeue_due(struct store_conn *c, const struct store_due_ask *ask, store_due_fn fn, void *arg)
 {
 	(void)c;
 	db.dues++;
+	db.due = *ask;
+	db.n_named = ask->n_domains;
+	for (size_t i = 0; i < ask->n_domains && i < 16; i++) {
+		db.named[i] = ask->domains[i];
+		snprintf(db.named_domain[i], sizeof db.named_domain[i], "%s", ask->domains[i].domain);
+		db.named[i].domain = db.named_domain[i];
+	}
+	db.due_firsts = ask->n_stages ? ask->stages[0].firsts : 0;
 	db.due_fn = fn;
 	db.due_arg = arg;
 }
@@ -385,6 +398,12 @@ static bool hand(int64_t id)
 static struct stage *init_stage(void)
 {
 	return dispatch_stage_find(d, "init");
+}
+
+/* QUEUE_LIMIT, whatever kind of worker it turns out to have. */
+static void limit_to(struct stage *st, unsigned n)
+{
+	st->queue_limit = st->limits[0].queue = st->limits[1].queue = n;
 }
 
 static void claim_gives(const int64_t *ids, size_t n)

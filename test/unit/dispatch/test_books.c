@@ -108,7 +108,7 @@ static void due(int64_t wait, int64_t db_clock)
 	spin();
 	fn = db.due_fn;
 	assert_non_null(fn);
-	fn(db.due_arg, STORE_OK, 0, wait, db_clock);
+	fn(db.due_arg, STORE_OK, &(const struct store_due){ .wait_us = wait, .now_us = db_clock });
 	spin();
 }
 

@@ -30,7 +30,7 @@ static int crowd(size_t n, struct wire_page **page)
 	ready_line = "2 ids\n";
 	st->max_messages = 0;
 	st->parallelism = 1;
-	st->queue_limit = 16;
+	limit_to(st, 16);
 	claim_gives(rows, n);
 	assert_int_equal(sp.starts, 1);
 	int w = worker_with_page(0, page, true);
@@ -119,7 +119,7 @@ static void test_places(void **state)
 	(void)state;
 	ready_line = "2 ids\n";
 	st->max_messages = 0;
-	st->queue_limit = 16;
+	limit_to(st, 16);
 	hand_to(1, "x@one.test");
 	int w = worker_up(0);
 	assert_int_equal(ids_at(w, ids), 1);
@@ -343,7 +343,7 @@ static void test_max_messages(void **state)
 	(void)state;
 	ready_line = "2 ids\n";
 	init_stage()->parallelism = 1;
-	init_stage()->queue_limit = 16;
+	limit_to(init_stage(), 16);
 	claim_gives(rows, 7);
 	int w = worker_up(0);
 	assert_int_equal(ids_at(w, ids), 5);

@@ -92,7 +92,7 @@ static void pause_with_clones(void **st)
 	clones_are(op, 2);
 	/* the report starts without this stage's retry counter */
 	assert_string_equal(op->clones[0].state, "{\"attempts\":null,\"bounce\":{\"kind\":\"permanent\"}}");
-	assert_string_equal(f.msg.json, "{\"outcome\":\"pause\",\"to\":\"bounce\",\"also\":[\"bounce\"]}");
+	assert_string_equal(f.msg.json, "{\"outcome\":\"pause\",\"secs\":60,\"to\":\"bounce\",\"also\":[\"bounce\"]}");
 	fixture_done(&f);
 }
 

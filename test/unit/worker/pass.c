@@ -56,7 +56,7 @@ static void terminals(void **st)
 		{ p_reroute, STORE_OP_MOVE, "bounce", STORE_PENDING, 0,
 		    "{\"bounce\":{\"kind\":\"permanent\",\"diagnostic\":\"550 no\"}}", "{\"outcome\":\"move\",\"to\":\"bounce\"}", "moved" },
 		{ p_pause, STORE_OP_PAUSE, NULL, STORE_PENDING, 90, "{\"attempts\":3,\"last_error\":\"busy\"}",
-		    "{\"outcome\":\"pause\"}", "paused" },
+		    "{\"outcome\":\"pause\",\"secs\":90}", "paused" },
 		{ p_fail, STORE_OP_MOVE, "here", STORE_FAILED, 0, "{\"last_error\":\"odd\"}",
 		    "{\"outcome\":\"fail\",\"error\":\"odd\"}", "failed" },
 		{ p_finish, STORE_OP_FINISH, NULL, STORE_PENDING, 0, NULL, "{\"outcome\":\"finish\"}", "delivered" },
