@@ -2,7 +2,7 @@
  * is in hop_io.c. */
 #include "hop_internal.h"
 
-#include "proto/smtp/address.h"
+#include "proto/address/address.h"
 
 #include <stdio.h>
 #include <stdlib.h>
