@@ -826,8 +826,9 @@ BEGIN
             RETURN NEXT;
         END IF;
     END LOOP;
-    UPDATE pepsi.workqueue w SET status = 'pending', timeout = NULL,
-        state = CASE WHEN w.state ? 'held' THEN pepsi.held_over(w.state) ELSE w.state END
+    -- put_off is of this pause, or of one before: see workqueue_put_off
+    UPDATE pepsi.workqueue w SET status = 'pending', timeout = NULL, state = CASE WHEN w.state ? 'held' THEN pepsi.held_over(w.state)
+            WHEN w.state ->> 'put_off' <> pepsi.iso(w.timeout) THEN w.state - 'put_off' ELSE w.state END
     WHERE w.id = ANY (ids) AND w.status::text = 'paused' AND w.timeout <= now();
     GET DIAGNOSTICS n = ROW_COUNT;
     stage := 0;
@@ -839,19 +840,21 @@ BEGIN
 END $$;
 
 -- A destination takes nothing now, or takes it slowly: what else waits for it at the same stage would be claimed, handed to the worker and given
--- back, one row after the other. So the worker that gives one row back puts the others off with it (host->pause_others()): rows of
--- p_stage[i] that are pending, or left behind by workqueue_due ten seconds ago or more (until then they are in nobody's way), whose recipients are all at p_domain[i], at most p_limit of each, the oldest first, are due one after the other, one in
+-- back, one row after the other. So the worker that gives one row back puts the others off with it (host->pause_others()): pending rows of
+-- p_stage[i] whose recipients are all at p_domain[i], at most p_limit of each, the oldest first, are due one after the other, one in
 -- p_each_ms[i], the first after p_first_s[i] seconds; with chance in it, and p_most_s at most: those beyond come in the second half of
 -- that time. Like each of them given back, it is no attempt, and state.last_error tells why. Never beyond a row's lifetime (p_life_s[i]).
 -- Left alone, and so claimed as always: rows whose lifetime is over; with a deadline of the sender's (DELIVERBY); whose recipients are at several
 -- domains; that a rule of an operator means, who does not want them to wait here; and those that an operator wants tried (timeout is
--- '-infinity', see workqueue_retry); and what an operator holds. Rows that somebody else is changing are passed by: this waits for nobody. Returns how many.
+-- '-infinity', see workqueue_retry). What workqueue_due left behind, too: it is in nobody's way. And no row twice in a row (state.put_off: until when; when that is its last
+-- pause): in between it comes to a worker, which tells a sender that his message is late. Rows that somebody else is changing are passed by: this waits for nobody. Returns how many.
 CREATE FUNCTION pepsi.workqueue_put_off(p_stage text[], p_domain text[], p_first_s integer[], p_each_ms integer[], p_error text[], p_life_s bigint[],
     p_most_s integer, p_limit integer) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off AS $$
 DECLARE
     ids bigint[];
+    due timestamptz[];
     rules boolean := EXISTS (SELECT FROM pepsi.queue_rule r WHERE r.expires_at IS NULL OR r.expires_at > now());
     most double precision;
     first integer;
@@ -861,30 +864,23 @@ BEGIN
     FOR i IN 1 .. cardinality(p_domain) LOOP
         -- BETWEEN, for an order that no index but workqueue_domain has: any other would be read from its beginning
         ids := ARRAY(SELECT w.id FROM pepsi.workqueue w
-            WHERE w.id = ANY (ARRAY(SELECT c.id FROM
-                ((SELECT p.id FROM pepsi.workqueue p
-                  WHERE p.status = 'pending' AND p.stage = p_stage[i] AND lower(left(split_part(p.rcpt_to[1], '@', -1), 255)) BETWEEN lower(left(p_domain[i], 255)) AND lower(left(p_domain[i], 255))
-                    AND p.timeout IS NULL AND NOT p.state ? 'deliver_by'
-                  ORDER BY lower(left(split_part(p.rcpt_to[1], '@', -1), 255)), p.timeout, p.id LIMIT 2 * p_limit)
-                 UNION ALL
-                 (SELECT d.id FROM pepsi.workqueue d
-                  WHERE d.status = 'paused' AND d.stage = p_stage[i] AND lower(left(split_part(d.rcpt_to[1], '@', -1), 255)) BETWEEN lower(left(p_domain[i], 255)) AND lower(left(p_domain[i], 255))
-                    AND d.timeout <= now() - interval '10 seconds' AND NOT d.state ? 'deliver_by' AND NOT pepsi.is_held(d.status, d.state)
-                  ORDER BY lower(left(split_part(d.rcpt_to[1], '@', -1), 255)), d.timeout, d.id LIMIT 2 * p_limit)) c))
-              AND (w.status::text = 'pending' AND w.timeout IS NULL OR w.status::text = 'paused' AND w.timeout <= now())
+            WHERE w.status = 'pending' AND w.stage = p_stage[i] AND lower(left(split_part(w.rcpt_to[1], '@', -1), 255)) BETWEEN lower(left(p_domain[i], 255)) AND lower(left(p_domain[i], 255))
+              AND w.timeout IS NULL AND NOT w.state ?| '{deliver_by,put_off}'
               AND (cardinality(w.rcpt_to) = 1 OR NOT EXISTS (SELECT FROM unnest(w.rcpt_to) r WHERE lower(split_part(r, '@', -1)) <> lower(p_domain[i])))
               AND pepsi.life_began(w.state, w.received_at) + p_life_s[i] * interval '1 second' > now()
               AND NOT (rules AND EXISTS (SELECT FROM pepsi.queue_rule r WHERE (r.expires_at IS NULL OR r.expires_at > now())
                   AND pepsi.queue_rule_means(r, w.stage, w.mail_from, w.rcpt_to, w.state)))
-            ORDER BY w.id LIMIT p_limit FOR UPDATE SKIP LOCKED);
+            ORDER BY lower(left(split_part(w.rcpt_to[1], '@', -1), 255)), w.id LIMIT p_limit FOR UPDATE SKIP LOCKED);
         CONTINUE WHEN ids = '{}';
         first := least(p_first_s[i], p_most_s); -- whatever a module says: the rows are others' mail
         most := greatest(p_most_s - first, 1);
         -- by ids alone: see workqueue_claim. They rise, so their place is found by halving.
-        UPDATE pepsi.workqueue w SET status = 'paused', state = w.state || jsonb_build_object('last_error', p_error[i]),
-            timeout = least(now() + interval '1 second' * (first + CASE WHEN width_bucket(w.id, ids) * (p_each_ms[i] / 1000.0) <= most
+        due := ARRAY(SELECT least(now() + interval '1 second' * (first + CASE WHEN width_bucket(w.id, ids) * (p_each_ms[i] / 1000.0) <= most
                     THEN (width_bucket(w.id, ids) - random()) * p_each_ms[i] / 1000 ELSE most * (1 + random()) / 2 END),
                 pepsi.life_began(w.state, w.received_at) + (p_life_s[i] + 1) * interval '1 second')
+            FROM pepsi.workqueue w WHERE w.id = ANY (ids) ORDER BY w.id);
+        UPDATE pepsi.workqueue w SET status = 'paused', timeout = due[width_bucket(w.id, ids)],
+            state = w.state || jsonb_build_object('last_error', p_error[i], 'put_off', pepsi.iso(due[width_bucket(w.id, ids)]))
         WHERE w.id = ANY (ids);
         GET DIAGNOSTICS changed = ROW_COUNT;
         n := n + changed;

@@ -1,4 +1,4 @@
-"""What an operator says comes before a put-off. Sixty messages become due at once for a host that takes nothing: one is tried, most of the others are
+"""What an operator says comes before a put-off. Sixty messages become due at once for a host that takes nothing: one is tried, many of the others are
 never claimed, and all wait for a quarter of an hour at least. `pepsi queue retry` lets what it names go at once, what is held stays held all the time."""
 import re
 import time
@@ -23,7 +23,7 @@ def site(t):
     sink = Sink(t, port=port, address=ADDRESS)
     sink.script["banner"] = "421 4.3.2 not now"
     stage = ("[stage-init]\nPROGRAM = pepsi-stage-relay-to-internet\nPORT = %d\nALLOW_LOOPBACK = YES\nFAMILY = ipv4\nDANE = NO\nMTA_STS = NO\nTLSRPT = NO\n"
-             "PARALLELISM = 1\nQUEUE_LIMIT = 100\nRETRY_MIN = 15 min\nRETRY_MAX = 30 min\nSHAPE_1 = * backoff=15min..30min\nBOUNCE_STAGE = bounce\n" % port)
+             "PARALLELISM = 1\nQUEUE_LIMIT = 10\nRETRY_MIN = 15 min\nRETRY_MAX = 30 min\nSHAPE_1 = * backoff=15min..30min\nBOUNCE_STAGE = bounce\n" % port)
     return Pepsid(t, stage + pepsi.bounce(), more="[pepsi-dns]\nSERVERS = %s\n" % dns), sink
 
 
@@ -60,7 +60,7 @@ def operator(t):
     wait_for("all to wait for the host, and the rule's to be held", settled, 90)
     n = d.status()["dispatch"]["put_off"]
     pepsi.say("      %d of %d were put off unseen" % (n, EACH))
-    check(n >= EACH * 3 // 5, "%d were put off" % n)
+    check(n >= EACH // 5, "%d were put off" % n)
     waits = [r for r in d.queue() if not r["held"] and "not tried now" in r["last_error"]]
     check(len(waits) >= EACH * 3 // 5, "%s" % waits[:2])
 
@@ -80,7 +80,8 @@ def operator(t):
     ok(d, "reload")
     ok(d, "queue", "retry", first)
     wait_for("one message", lambda: len(sink.messages) >= 1, 60)
-    check(len(d.queue()) == EACH + HELD - 1, "%d wait" % len(d.queue()))
+    wait_for("its row to go", lambda: len(d.queue()) < EACH + HELD, 60)
+    check(len(sink.messages) == 1 and len(d.queue()) == EACH + HELD - 1, "%d arrived, %d wait" % (len(sink.messages), len(d.queue())))
     by_hand = [str(r["id"]) for r in d.queue() if not r["held"]][:5]
     check(ok(d, "queue", "hold", *by_hand).startswith("5 messages held"), "by hand")
     check(ok(d, "queue", "retry", "--all").startswith("%d messages made to run again" % (EACH - 1 - 5)), "all that is not held")

@@ -314,7 +314,7 @@ BEGIN
     ASSERT pepsi.workqueue_put_off('{s}', '{dead.test}', '{100}', '{2000}', '{x}', '{432000}', 3600, 2500) = 500;
     ASSERT pepsi.workqueue_put_off('{s}', '{dead.test}', '{5000}', '{1}', '{x}', '{432000}', 3600, 2500) = 0;
     DELETE FROM pepsi.workqueue;
-    -- what is due, too, and lies there still: with what is pending, by age; not what is due later or since a moment ago, waits for nobody's time, is held or has a deadline
+    -- not what is due and was left behind, is due later, waits for nobody's time, is held or has a deadline; nor what was put off the last time, too
     INSERT INTO pepsi.workqueue (id, body_id, stage, status, timeout, mail_from, rcpt_to, headers, state) VALUES
         (-20, -1, 's', 'paused', now() - interval '11 s', 'a@b', '{x@Dead.test}', '', '{"hold":{"until":9}}'),
         (-19, -1, 's', 'pending', NULL, 'a@b', '{x@dead.test}', '', '{}'),
@@ -326,10 +326,19 @@ BEGIN
         (-13, -1, 's', 'paused', now() - interval '12 s', 'a@b', '{x@dead.test}', '', '{"deliver_by":{"at":9,"mode":"R"}}'),
         (-12, -1, 's', 'pending', '-infinity', 'a@b', '{x@dead.test}', '', '{}'),
         (-11, -1, 't', 'paused', now() - interval '12 s', 'a@b', '{x@dead.test}', '', '{}'),
-        (-10, -1, 's', 'paused', now() - interval '8 s', 'a@b', '{x@dead.test}', '', '{}');
-    ASSERT pepsi.workqueue_put_off('{s}', '{dead.test}', '{100}', '{2000}', '{why}', '{432000}', 3600, 100) = 3;
-    ASSERT (SELECT array_agg(id ORDER BY timeout) FROM pepsi.workqueue WHERE state ->> 'last_error' = 'why') = '{-20,-19,-18}';
-    ASSERT (SELECT min(timeout) > now() + interval '98 s' AND max(timeout) < now() + interval '107 s' FROM pepsi.workqueue WHERE state ->> 'last_error' = 'why');
+        (-10, -1, 's', 'pending', NULL, 'a@b', '{x@dead.test}', '', '{"put_off":"2026-12-01T00:00:00.000Z"}');
+    ASSERT pepsi.workqueue_put_off('{s}', '{dead.test}', '{100}', '{2000}', '{why}', '{432000}', 3600, 100) = 1;
+    ASSERT (SELECT array_agg(id ORDER BY timeout) FROM pepsi.workqueue WHERE state ->> 'last_error' = 'why') = '{-19}';
+    ASSERT (SELECT timeout BETWEEN now() + interval '99 s' AND now() + interval '103 s' AND state ->> 'put_off' = pepsi.iso(timeout) FROM pepsi.workqueue WHERE id = -19);
+    -- what was put off is known when it is due, what a worker paused since then is not
+    DELETE FROM pepsi.workqueue WHERE id <> -19;
+    INSERT INTO pepsi.workqueue (id, body_id, stage, status, timeout, mail_from, rcpt_to, headers, state) VALUES
+        (-9, -1, 's', 'paused', now() - interval '8 s', 'a@b', '{x@dead.test}', '', '{"put_off":"2026-12-01T00:00:00.000Z"}');
+    UPDATE pepsi.workqueue SET timeout = now() - interval '9 s', state = jsonb_build_object('put_off', pepsi.iso(now() - interval '9 s')) WHERE id = -19;
+    ASSERT (SELECT d.n FROM pepsi.workqueue_due('{}', '{}', NULL, NULL, '{}', '{}', '{}', 100) d) = 2;
+    ASSERT (SELECT count(*) = 2 AND bool_and((id = -19) = (state ? 'put_off')) FROM pepsi.workqueue WHERE status = 'pending');
+    ASSERT pepsi.workqueue_put_off('{s}', '{dead.test}', '{100}', '{2000}', '{why}', '{432000}', 3600, 100) = 1;
+    ASSERT (SELECT id FROM pepsi.workqueue WHERE status = 'paused') = -9;
     DELETE FROM pepsi.workqueue;
     -- a module out of its mind puts off others' mail for that hour, too, and no longer
     INSERT INTO pepsi.workqueue (id, body_id, stage, status, mail_from, rcpt_to, headers)
