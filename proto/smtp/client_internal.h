@@ -137,6 +137,12 @@ void client_address_put(const struct smtp_client *c, struct str address, struct 
 /* A result that says of an address that it cannot be. */
 void client_address_result(struct smtp_client *c, struct smtp_result *res, enum smtp_phase phase, struct str address);
 
+/* client_admit.c */
+/* Everything that can be decided without the peer: what is refused has its result. Returns false when no recipient is left. */
+bool client_admit(struct smtp_client *c);
+/* Octets of the content as they will be sent, dots apart. */
+uint64_t client_size(const struct smtp_client *c);
+
 /* client_mail.c */
 /* Gives all the others this result, of ours and permanent; returns false. */
 bool client_refuse(struct smtp_client *c, enum smtp_phase phase, const char *status, const char *text);
