@@ -28,7 +28,7 @@ uint64_t client_size(const struct smtp_client *c)
 	const struct smtp_client_msg *m = c->msg;
 	if (c->plan)
 		return c->plan->size + (c->plan->open ? 2 : 0);
-	return (uint64_t)m->headers.n + 2 + m->body.n + (!c->bdat && m->content & SMTP_CONTENT_OPEN ? 2 : 0);
+	return (uint64_t)m->headers.n + 2 + m->body.n + (!c->binary && m->content & SMTP_CONTENT_OPEN ? 2 : 0);
 }
 
 /* What was promised to the sender, and this peer would not keep. */
@@ -97,12 +97,12 @@ static size_t limit(struct smtp_client *c, size_t left)
 	return n;
 }
 
-/* What the content needs and this peer does not offer. binary: it was declared so, and is; bdat: it goes by BDAT. */
-static unsigned lacking(const struct smtp_client *c, const struct smtp_client_msg *m, bool binary, bool bdat)
+/* What the content needs and this peer does not offer. binary: it was declared so, and is; as_it_is: and goes so. */
+static unsigned lacking(const struct smtp_client *c, const struct smtp_client_msg *m, bool binary, bool as_it_is)
 {
 	bool header = m->content & SMTP_CONTENT_HEADER_8BIT, body = m->content & SMTP_CONTENT_BODY_8BIT;
-	unsigned lacks = binary && !bdat ? MAIL_LACKS_BINARY : 0;
-	if ((header || body) && !bdat && !(c->offer.caps & SMTP_CAP_8BITMIME))
+	unsigned lacks = binary && !as_it_is ? MAIL_LACKS_BINARY : 0;
+	if ((header || body) && !as_it_is && !(c->offer.caps & SMTP_CAP_8BITMIME))
 		lacks |= MAIL_LACKS_8BIT;
 	/* fields of parts count, too, but to know of them takes a look at all parts */
 	if (m->smtputf8 && !(c->offer.caps & SMTP_CAP_SMTPUTF8) && (header || (body && m->downgrade)))
@@ -122,15 +122,15 @@ static bool is_binary(const struct smtp_client_msg *m)
 	return m->body_binary && m->content & (SMTP_CONTENT_BAD | SMTP_CONTENT_LONG);
 }
 
-static bool by_bdat(const struct smtp_client *c, const struct smtp_client_msg *m)
+static bool as_binary(const struct smtp_client *c, const struct smtp_client_msg *m)
 {
-	return is_binary(m) && !(m->content & SMTP_CONTENT_HEADER_BAD) && c->offer.caps & SMTP_CAP_CHUNKING && c->offer.caps & SMTP_CAP_BINARYMIME;
+	return is_binary(m) && m->chunking != SMTP_CHUNKING_NEVER && !(m->content & SMTP_CONTENT_HEADER_BAD) && c->offer.caps & SMTP_CAP_CHUNKING && c->offer.caps & SMTP_CAP_BINARYMIME;
 }
 
 unsigned smtp_client_lacks(const struct smtp_client *c, struct smtp_client_msg *m)
 {
 	scan(m);
-	unsigned lacks = lacking(c, m, is_binary(m), by_bdat(c, m));
+	unsigned lacks = lacking(c, m, is_binary(m), as_binary(c, m));
 	bool ascii = str_is_ascii(m->mail_from);
 	for (size_t i = 0; i < m->n_rcpts && ascii; i++)
 		ascii = str_is_ascii(m->rcpts[i].address);
@@ -154,12 +154,13 @@ bool client_admit(struct smtp_client *c)
 	size_t left = 0;
 	client_downgrade_done(c);
 	m->downgraded = (struct smtp_downgraded){ 0 };
+	m->chunked = false;
 	scan(m);
 	bool binary = is_binary(m);
-	c->bdat = by_bdat(c, m);
-	unsigned lacks = lacking(c, m, binary, c->bdat);
-	if (lacks && c->bdat && m->downgrade) { /* what is converted goes as text */
-		c->bdat = false;
+	c->bdat = c->binary = as_binary(c, m);
+	unsigned lacks = lacking(c, m, binary, c->binary);
+	if (lacks && c->binary && m->downgrade) { /* what is converted goes as text */
+		c->bdat = c->binary = false;
 		lacks = lacking(c, m, binary, false);
 	}
 	if (lacks & MAIL_LACKS_BINARY && (!m->downgrade || m->content & SMTP_CONTENT_HEADER_BAD))
@@ -170,6 +171,9 @@ bool client_admit(struct smtp_client *c)
 		return client_refuse(c, SMTP_PHASE_MAIL, "5.1.7", "the sender address cannot be sent");
 	if (!promises(c) || (lacks && m->downgrade && !client_downgrade(c, lacks)))
 		return false;
+	if (m->chunking == SMTP_CHUNKING_ALWAYS && c->offer.caps & SMTP_CAP_CHUNKING && !c->plan)
+		c->bdat = true; /* without BINARYMIME, it is held to line ends (RFC 3030 §3), which it has here */
+	m->chunked = c->bdat;
 	if (c->offer.size_limit && client_size(c) > c->offer.size_limit)
 		return client_refuse(c, SMTP_PHASE_MAIL, "5.3.4", "message is larger than the next hop accepts");
 	bool need_utf8 = !str_is_ascii(m->mail_from) || (m->smtputf8 && (m->content & SMTP_CONTENT_HEADER_8BIT));
@@ -198,7 +202,7 @@ bool client_admit(struct smtp_client *c)
 		}
 	}
 	left = limit(c, left);
-	c->eight = !c->bdat && (eight || (!c->plan && (m->body_8bit || m->body_binary))) && (c->offer.caps & SMTP_CAP_8BITMIME);
+	c->eight = !c->binary && (eight || (!c->plan && (m->body_8bit || m->body_binary))) && (c->offer.caps & SMTP_CAP_8BITMIME);
 	c->utf8 = (need_utf8 || m->smtputf8) && has_utf8;
 	buf_reset(&c->content.buf); /* may still hold the end of the message before */
 	buf_reset(&c->content.piece);

@@ -134,7 +134,7 @@ static void put_mail(struct smtp_client *c)
 	buf_addc(b, '>');
 	if (c->offer.caps & SMTP_CAP_SIZE)
 		buf_addf(b, " SIZE=%llu", (unsigned long long)client_size(c));
-	if (c->bdat)
+	if (c->binary)
 		buf_addz(b, " BODY=BINARYMIME");
 	if (c->eight)
 		buf_addz(b, " BODY=8BITMIME");
@@ -238,7 +238,7 @@ static void begin_bdat(struct smtp_client *c)
 		client_close(c, SMTP_OUT_LOST, "out of memory");
 		return;
 	}
-	client_content_begin(&c->content, c->msg, NULL, false, true);
+	client_content_begin(&c->content, c->msg, NULL, false, c->binary ? CLIENT_BINARY : CLIENT_CHUNK);
 	c->at = 0;
 	c->state = CS_CONTENT;
 }
@@ -251,7 +251,7 @@ static void data_answer(struct smtp_client *c)
 			client_close(c, SMTP_OUT_PROTOCOL, "DATA accepted without a recipient");
 			return;
 		}
-		client_content_begin(&c->content, c->msg, c->plan, !c->accepted, false); /* none: a lone dot is due (RFC 2920 §3.1) */
+		client_content_begin(&c->content, c->msg, c->plan, !c->accepted, CLIENT_DOTS); /* none: a lone dot is due (RFC 2920 §3.1) */
 		c->at = 0;
 		c->state = CS_CONTENT;
 		return;
