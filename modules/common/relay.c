@@ -36,6 +36,7 @@ int32_t relay_open(const struct pepsi_host *host, const struct pepsi_conf *conf,
 	if (!r)
 		return PEPSI_RETRY;
 	relay_downgrade_open(&r->downgrade, host, conf);
+	r->chunking = relay_chunking(host, conf);
 	if (relay_configure(r, host, conf, lmtp, &why) == 0)
 		r->hops = hops_new(&r->conf, &why);
 	relay_measure_open(&r->measure, host, conf, true);
@@ -191,9 +192,9 @@ static void log_results(const struct relay *r, const struct pepsi_host *host, st
 		const struct smtp_client_rcpt *to = &m->rcpts[i];
 		enum relay_verdict v = relay_judge(&to->result);
 		buf_reset(&b);
-		buf_addf(&b, "%s to=%s hop=%s%s%s%s%s phase=%s code=%u status=%s reply=%s%s",
+		buf_addf(&b, "%s to=%s hop=%s%s%s%s%s%s phase=%s code=%u status=%s reply=%s%s",
 		    v == RELAY_OK ? "relayed" : v == RELAY_RETRY ? "deferred" : "refused", log_address(to->address), r->policy.hop,
-		    rep->tls ? " tls=" : "", rep->tls ? rep->tls_text : "", rep->auth ? " auth=" : "", rep->auth ? rep->auth : "",
+		    rep->tls ? " tls=" : "", rep->tls ? rep->tls_text : "", rep->auth ? " auth=" : "", rep->auth ? rep->auth : "", m->chunked ? " chunked=yes" : "",
 		    smtp_phase_name(to->result.phase), to->result.code, to->result.status[0] ? to->result.status : "-", log_q(to->result.text),
 		    to->result.maybe ? " maybe_delivered=yes" : "");
 		say(host, msg, v == RELAY_OK ? PEPSI_LOG_INFO : PEPSI_LOG_WARN, &b);
@@ -239,6 +240,7 @@ int32_t relay_process(void *worker, const struct pepsi_host *host, struct pepsi_
 	if (!m.rcpts || !texts || !r->policy.room || ret != PEPSI_OK)
 		goto out;
 	m.downgrade = r->downgrade.policy;
+	m.chunking = r->chunking;
 	rounds(r, host, msg, &m, now + (left > 2 * MARGIN_MS ? left - MARGIN_MS : left / 2), texts, &rep);
 	measure(r, &rep);
 	tell(r);

@@ -9,6 +9,10 @@
 
 #include <pepsi/stage.h>
 
+#define RELAY_CHUNKING_OPTION                                                                                        \
+	{ "CHUNKING", PEPSI_OPT_CHOICE, 0, "binary", 0, 0, "binary always never",                                         \
+	    "what goes by BDAT to a next hop that offers CHUNKING: binary content only; always: text, too; or never" }
+
 /* The options both modules have, for their tables. */
 #define RELAY_OPTIONS                                                                                                  \
 	{ "HELO", PEPSI_OPT_STRING, 0, NULL, 0, 0, NULL, "our name towards the next hop; default: HOSTNAME of [pepsi]" },   \
@@ -21,6 +25,7 @@
 	{ "IDLE_TIMEOUT", PEPSI_OPT_DURATION, 0, "10 s", 0, 300, NULL,                                                     \
 	    "a connection unused for longer is replaced when the next message comes" },                                    \
 	RELAY_DOWNGRADE_OPTION,                                                                                          \
+	RELAY_CHUNKING_OPTION,                                                                                           \
 	RELAY_RETRY_OPTIONS("1 min", "1 h")
 
 /* When a message comes again: of every stage that hands mail on. */
@@ -61,6 +66,7 @@ struct relay {
 	struct hops_conf conf;
 	struct hop_auth auth;
 	struct relay_downgrade downgrade;
+	enum smtp_chunking chunking;
 	struct relay_policy policy; /* hop and remote_mta: of the message in hand */
 	struct hops *hops;
 	struct relay_measure measure;
@@ -101,6 +107,7 @@ int32_t relay_decide_bare(const struct relay_policy *p, const struct pepsi_host 
     uint32_t dsn_here, uint32_t *room);
 
 /* Of the stage; for the policy. */
+enum smtp_chunking relay_chunking(const struct pepsi_host *host, const struct pepsi_conf *conf);
 bool relay_success_dsn(const struct pepsi_host *host, const struct pepsi_conf *conf);
 /* Turns the results of a message into its terminal. dsn_here: PEPSI_DSN_*, of those that were taken. counted: this was a real attempt; else those
  * that go on waiting are postponed in the metrics. Returns what process() returns. */

@@ -14,6 +14,12 @@ bool relay_success_dsn(const struct pepsi_host *host, const struct pepsi_conf *c
 	return !str_ieq(text, STR("NO")) && !str_ieq(text, STR("OFF")) && !str_ieq(text, STR("FALSE")) && !str_eq(text, STR("0"));
 }
 
+enum smtp_chunking relay_chunking(const struct pepsi_host *host, const struct pepsi_conf *conf)
+{
+	const char *how = host->conf_str(conf, "CHUNKING");
+	return !how || !strcmp(how, "binary") ? SMTP_CHUNKING_BINARY : !strcmp(how, "always") ? SMTP_CHUNKING_ALWAYS : SMTP_CHUNKING_NEVER;
+}
+
 bool relay_helo_ok(const char *s)
 {
 	size_t n = strlen(s);

@@ -328,6 +328,7 @@ int32_t delivery_begin(struct worker *w, struct pepsi_msg *msg)
 		d->todo[i] = true;
 	d->loaded_at = w->host->mono_ms();
 	d->m.downgrade = set->downgrade.policy;
+	d->m.chunking = set->chunking;
 	d->m.content = smtp_content_scan(d->m.headers, d->m.body);
 	d->optional = !d->m.require_tls && tls_optional(d->m.headers);
 	d->route = (struct route){ .domain = str_from(d->domain), .ipv4 = set->ipv4, .ipv6 = set->ipv6, .local_ok = set->local_ok,

@@ -46,6 +46,7 @@ static const struct pepsi_option options[] = {
 	{ "WHOLE_TIMEOUT", PEPSI_OPT_DURATION, 0, "30 min", 1, 86400, NULL,
 	    "for a greeting, and for a message, from its first to its last octet: who is slow on purpose is not waited for longer" },
 	RELAY_DOWNGRADE_OPTION,
+	RELAY_CHUNKING_OPTION,
 	RELAY_RETRY_OPTIONS("5 min", "1 h"),
 };
 

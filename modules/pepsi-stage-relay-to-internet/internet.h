@@ -64,6 +64,7 @@ struct settings {
 	struct shapes *shapes;
 	struct sources *sources;
 	struct relay_downgrade downgrade;
+	enum smtp_chunking chunking;
 	struct warmups *warmups;
 	struct relay_policy policy; /* hop and remote_mta are a recipient's */
 	char *stage;
@@ -259,6 +260,9 @@ bool choice_leave(struct line *l);
 struct source_ask line_ask(const struct delivery *d, unsigned family, char sender[DNS_NAME_MAX + 1]);
 /* Our address for a connection to *a, into l and *peer. False: there is none now, or none of that family, and the delivery's failure says so. */
 bool source_for(struct line *l, const struct route_address *a, struct session_peer *peer);
+/* The line's address is not on this machine any more, or is: told, and remembered. */
+void source_gone(struct line *l, const struct smtp_result *failure);
+void source_there(struct line *l);
 /* With warm-up plans: would the same address be chosen again for this destination, and is there one more message in its plan, if it has one? Else the
  * session is not worth keeping: mail would stay with the old addresses as long as it comes, or with the new one when its day is done. */
 bool source_stays(struct line *l);
@@ -326,5 +330,7 @@ const struct relay_where *log_where(struct delivery *d, const struct line *l);
 const char *log_from(const struct line *l, char *ret, size_t size);
 /* "host=… ip=… tls=… verified=…" */
 const char *log_how(struct delivery *d, const struct line *l);
+/* The same behind a transaction: with what is known of it only now. */
+const char *log_sent(struct delivery *d, const struct line *l);
 
 #endif

@@ -86,6 +86,7 @@ static bool collect(struct line *l)
 {
 	struct delivery *d = l->d;
 	bool alive = true, progress = false, noted = false;
+	const char *how = log_sent(d, l);
 	log_downgrade(l);
 	for (size_t i = 0; i < l->part.n_rcpts; i++)
 		progress |= !relay_too_many(&l->part.rcpts[i].result);
@@ -97,7 +98,7 @@ static bool collect(struct line *l)
 		d->todo[to] = may_go_on(r);
 		if (relay_too_many(r) && progress)
 			d->asked[to] = false; /* another transaction with the same host */
-		delivery_result(d, to, r, l->where, l->how);
+		delivery_result(d, to, r, l->where, how);
 		if (r->outcome == SMTP_OUT_OK) {
 			unsigned caps = session_facts(l->s)->caps;
 			d->taken = true;
@@ -285,7 +286,7 @@ static void judge(struct line *l)
 	if (!l->reused)
 		health(l, NULL);
 	if (l->source)
-		source_ok(l->source);
+		source_there(l);
 	if (is_ourselves(l)) {
 		next(l);
 		return;
@@ -447,15 +448,14 @@ static void over(struct line *l)
 	if (session_facts(l->s)->no_source && l->source && d->tries < TRIES_MAX && !d->grace) {
 		/* the address is gone from this machine: another one, for the same host */
 		struct route_address a = l->ip;
-		source_failed(l->source, l->w->host->mono_ms());
-		say(l->w->host, d->msg, PEPSI_LOG_WARN, "event=source-suspended error=%s", log_q(failure->text));
+		source_gone(l, failure);
 		drop_session(l, false);
 		if (!connect_to(l, &a))
 			next(l);
 		return;
 	}
 	if (l->source && session_facts(l->s)->connected)
-		source_ok(l->source);
+		source_there(l);
 	if (!l->judged)
 		relay_measure_session(&l->w->measure, "failed");
 	/* a host that says "not now" instead of a greeting is there; one of our own faults is not its */

@@ -42,6 +42,12 @@ const char *log_how(struct delivery *d, const struct line *l)
 	    d->w->set.port, log_from(l, from, sizeof from), f->tls_text, l->verified, l->reused ? "yes" : "no");
 }
 
+const char *log_sent(struct delivery *d, const struct line *l)
+{
+	const char *how = l->part.chunked && l->how ? arena_printf(d->a, "%s chunked=yes", l->how) : NULL;
+	return how ? how : l->how;
+}
+
 void log_refused(struct delivery *d)
 {
 	const struct route *r = &d->route;

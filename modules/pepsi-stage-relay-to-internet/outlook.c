@@ -14,7 +14,7 @@ enum {
 struct outlook {
 	struct worker *w;
 	struct pepsi_event *timer;
-	struct pepsi_metric *held, *open;
+	struct pepsi_metric *held, *open, *sources;
 	int64_t told_at;
 	bool armed;
 };
@@ -56,6 +56,19 @@ static struct traffic_view *all(const struct outlook *o, size_t *ret_n)
 	return v;
 }
 
+/* Returns whether one is suspended: it is told of until it is not. */
+static bool sources(const struct outlook *o)
+{
+	const struct source *s;
+	const char *option;
+	int64_t of[2] = { 0 }, now = o->w->host->mono_ms();
+	for (size_t i = 0; o->w->set.sources && sources_at(o->w->set.sources, i, &option, &s); i++)
+		of[source_suspended(s, now)]++;
+	count_add(o->w->host, o->sources, "usable", of[0]);
+	count_add(o->w->host, o->sources, "suspended", of[1]);
+	return of[1];
+}
+
 /* Returns whether there is one about which the next look may say something else. */
 static bool gauges(const struct outlook *o, const struct traffic_view *v, size_t n)
 {
@@ -68,7 +81,7 @@ static bool gauges(const struct outlook *o, const struct traffic_view *v, size_t
 	count_add(h, o->held, NULL, t.held);
 	count_add(h, o->open, "working", t.sessions - t.idle);
 	count_add(h, o->open, "idle", t.idle);
-	return moves;
+	return sources(o) || moves;
 }
 
 static void arm(struct outlook *o, int64_t ms)
@@ -112,6 +125,8 @@ struct outlook *outlook_new(struct worker *w)
 	}
 	o->held = count_new(w->host, w->conf, PEPSI_METRIC_GAUGE, "held", NULL, NULL, "Messages that wait for a session or are on their way.");
 	o->open = count_new(w->host, w->conf, PEPSI_METRIC_GAUGE, "open_sessions", "state", "working idle", "Sessions that are open.");
+	if (w->set.sources)
+		o->sources = count_new(w->host, w->conf, PEPSI_METRIC_GAUGE, "sources", "state", "usable suspended", "Addresses that mail leaves from; suspended: not on this machine.");
 	return o;
 }
 

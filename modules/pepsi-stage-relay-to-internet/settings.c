@@ -327,6 +327,7 @@ int settings_read(struct settings *s, const struct pepsi_host *host, const struc
 		return -1;
 	}
 	relay_downgrade_open(&s->downgrade, host, conf);
+	s->chunking = relay_chunking(host, conf);
 	s->policy = (struct relay_policy){ .retry_min = host->conf_int(conf, "RETRY_MIN"), .retry_max = host->conf_int(conf, "RETRY_MAX"),
 		.delay_warning = host->conf_int(conf, "DELAY_WARNING"), .stage = s->stage, .success_dsn = relay_success_dsn(host, conf) };
 	return 0;

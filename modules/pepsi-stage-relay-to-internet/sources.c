@@ -2,6 +2,11 @@
  * kept for the next message. Knows nothing of sessions but their peer. */
 #include "internet.h"
 
+#include "base/log.h"
+#include "say.h"
+
+#include <arpa/inet.h>
+
 static const char *sender_domain(const struct delivery *d, char ret[DNS_NAME_MAX + 1])
 {
 	size_t at = d->m.mail_from.n;
@@ -46,6 +51,27 @@ bool source_for(struct line *l, const struct route_address *a, struct session_pe
 		return false;
 	}
 	return false;
+}
+
+static const char *text_of(const struct source *s, char ret[INET6_ADDRSTRLEN])
+{
+	return inet_ntop(s->n == 4 ? AF_INET : AF_INET6, s->ip, ret, INET6_ADDRSTRLEN) ? ret : "?";
+}
+
+void source_gone(struct line *l, const struct smtp_result *failure)
+{
+	const struct pepsi_host *host = l->w->host;
+	char text[INET6_ADDRSTRLEN];
+	if (source_failed(l->source, host->mono_ms()))
+		say(host, l->d->msg, PEPSI_LOG_WARN, "event=source-suspended address=%s error=%s", text_of(l->source, text), log_q(failure->text));
+	outlook_soon(l->w->outlook);
+}
+
+void source_there(struct line *l)
+{
+	char text[INET6_ADDRSTRLEN];
+	if (source_ok(l->source))
+		say(l->w->host, l->d->msg, PEPSI_LOG_INFO, "event=source-back address=%s", text_of(l->source, text));
 }
 
 bool source_stays(struct line *l)

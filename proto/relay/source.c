@@ -272,23 +272,31 @@ enum source_found source_choose(struct sources *s, const struct source_ask *ask,
 	return SOURCE_FOUND;
 }
 
-void source_failed(struct source *source, int64_t now)
+bool source_failed(struct source *source, int64_t now)
 {
 	int64_t pause = SOURCE_PAUSE_FIRST_MS;
 	if (source->until > now)
-		return; /* several sessions met the same */
+		return false; /* several sessions met the same */
 	for (unsigned i = 0; i < source->failures && pause < SOURCE_PAUSE_MOST_MS; i++)
 		pause *= 2;
 	if (pause > SOURCE_PAUSE_MOST_MS)
 		pause = SOURCE_PAUSE_MOST_MS;
 	source->until = now + pause;
 	source->failures += source->failures < 100;
+	return true;
 }
 
-void source_ok(struct source *source)
+bool source_ok(struct source *source)
 {
+	bool news = source->failures;
 	source->failures = 0;
 	source->until = 0;
+	return news;
+}
+
+bool source_suspended(const struct source *source, int64_t now)
+{
+	return source->until > now;
 }
 
 bool sources_at(const struct sources *s, size_t i, const char **ret_option, const struct source **ret)

@@ -75,9 +75,11 @@ enum source_found {
 /* Which pool fits: a number above 0, or 0: none. Sessions of different pools do not carry each other's mail. */
 unsigned source_pool(const struct sources *s, const struct source_ask *ask);
 enum source_found source_choose(struct sources *s, const struct source_ask *ask, int64_t now, struct source **ret, int64_t *ret_when);
-/* It could not be bound (EADDRNOTAVAIL) at this time, or could. */
-void source_failed(struct source *source, int64_t now);
-void source_ok(struct source *source);
+/* It could not be bound (EADDRNOTAVAIL) at this time, or could; true: which is news. */
+bool source_failed(struct source *source, int64_t now);
+bool source_ok(struct source *source);
+/* Left out now, since it could not be bound. */
+bool source_suspended(const struct source *source, int64_t now);
 /* For status: the i-th address of all pools, from 0; false behind the last. */
 bool sources_at(const struct sources *s, size_t i, const char **ret_option, const struct source **ret);
 

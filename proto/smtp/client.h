@@ -44,7 +44,7 @@ struct smtp_client;
 #define SMTP_CAP_DSN (1u << 5)
 #define SMTP_CAP_ENHANCEDSTATUSCODES (1u << 6)
 #define SMTP_CAP_STARTTLS (1u << 7)
-#define SMTP_CAP_CHUNKING (1u << 8)  /* used for binary content only: DATA does for the rest */
+#define SMTP_CAP_CHUNKING (1u << 8)  /* used as smtp_client_msg.chunking says */
 #define SMTP_CAP_BINARYMIME (1u << 9)
 #define SMTP_CAP_REQUIRETLS (1u << 10)
 #define SMTP_CAP_DELIVERBY (1u << 11)
@@ -173,6 +173,14 @@ enum smtp_downgrade {
 	SMTP_DOWNGRADE_ALWAYS,
 };
 
+/* When content goes by BDAT, in one chunk (RFC 3030), to a peer that offers CHUNKING, instead of DATA. Text is the same octets by both, a last line
+ * without an end gets one; what is converted goes by DATA always. */
+enum smtp_chunking {
+	SMTP_CHUNKING_BINARY, /* what has to: binary content, where BINARYMIME is offered, too */
+	SMTP_CHUNKING_ALWAYS, /* text as well: no dots to double, and the peer counts what it gets */
+	SMTP_CHUNKING_NEVER,  /* binary content is treated as if the peer did not take it */
+};
+
 /* What was done to it. */
 struct smtp_downgraded {
 	unsigned lacks;  /* what the peer lacks, MAIL_LACKS_*; 0: the content went as it is */
@@ -205,6 +213,8 @@ struct smtp_client_msg { /* the caller's, unchanged until SMTP_CEV_DONE */
 	struct smtp_client_rcpt *rcpts;
 	size_t n_rcpts;
 	enum smtp_downgrade downgrade;
+	enum smtp_chunking chunking;
+	bool chunked;         /* out: it went by BDAT, or would have */
 	struct smtp_downgraded downgraded; /* out: filled before anything is sent */
 	bool mail_accepted;   /* out: MAIL got its 2xx; false behind a failure: the peer acknowledged nothing of this message */
 };

@@ -57,18 +57,18 @@ unsigned smtp_content_scan(struct str headers, struct str body)
 	return h | b | SMTP_CONTENT_SCANNED;
 }
 
-void client_content_begin(struct client_content *k, const struct smtp_client_msg *m, const struct mail_downgrade *plan, bool empty, bool bdat)
+void client_content_begin(struct client_content *k, const struct smtp_client_msg *m, const struct mail_downgrade *plan, bool empty, enum client_framing how)
 {
 	bool open = plan ? plan->open : m->content & SMTP_CONTENT_OPEN;
 	k->plan = empty ? NULL : plan;
 	k->part[0] = empty || plan ? STR_NULL : m->headers;
 	k->part[1] = empty || plan ? STR_NULL : STR("\r\n");
 	k->part[2] = empty || plan ? STR_NULL : m->body;
-	k->part[3] = !empty && !bdat && open ? STR("\r\n") : STR_NULL;
-	k->part[4] = bdat ? STR_NULL : STR(".\r\n");
+	k->part[3] = !empty && how != CLIENT_BINARY && open ? STR("\r\n") : STR_NULL;
+	k->part[4] = how != CLIENT_DOTS ? STR_NULL : STR(".\r\n");
 	k->at = 0;
 	k->off = 0;
-	k->stuff = !empty && !bdat && (plan || m->content & SMTP_CONTENT_DOTS);
+	k->stuff = !empty && how == CLIENT_DOTS && (plan || m->content & SMTP_CONTENT_DOTS);
 	k->line_start = true;
 	k->buf_off = 0;
 	buf_reset(&k->buf);

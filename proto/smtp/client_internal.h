@@ -35,7 +35,7 @@ void client_offer_line(struct client_offer *o, struct str line);
 
 /* Where the content is while it is sent. */
 struct client_content {
-	struct str part[5]; /* headers, CRLF, body, CRLF if the body is open, ".\r\n"; by BDAT the last two are empty */
+	struct str part[5]; /* headers, CRLF, body, CRLF if the body is open, ".\r\n"; by BDAT the last is empty */
 	const struct mail_downgrade *plan; /* parts 0 to 2 come from there, piece by piece: each is part 0 in its turn; NULL: from the message */
 	struct mail_downgrade_reader from;
 	struct buf piece;   /* the piece in hand */
@@ -46,8 +46,9 @@ struct client_content {
 	struct buf buf;     /* stuffed octets not yet sent */
 	size_t buf_off;
 };
-/* empty: a lone dot. bdat: the octets as they are, nothing behind them. plan: the message as it was made fit; NULL: as it is. */
-void client_content_begin(struct client_content *k, const struct smtp_client_msg *m, const struct mail_downgrade *plan, bool empty, bool bdat);
+/* empty: a lone dot. CHUNK: no dots; BINARY: nor a line end where there is none. plan: the message as it was made fit; NULL: as it is. */
+enum client_framing { CLIENT_DOTS, CLIENT_CHUNK, CLIENT_BINARY };
+void client_content_begin(struct client_content *k, const struct smtp_client_msg *m, const struct mail_downgrade *plan, bool empty, enum client_framing how);
 bool client_content_over(const struct client_content *k);
 size_t client_content_out(struct client_content *k, struct str *seg, size_t max);
 void client_content_sent(struct client_content *k, size_t n);
@@ -106,7 +107,8 @@ struct smtp_client {
 	bool mail_refused;    /* and mail_result is what every recipient will get */
 	struct smtp_result mail_result;
 	bool utf8, eight;     /* SMTPUTF8 and BODY=8BITMIME go onto MAIL */
-	bool bdat;            /* binary: BODY=BINARYMIME, and one chunk instead of DATA, when the answers to RCPT are there */
+	bool bdat;            /* one chunk instead of DATA, when the answers to RCPT are there */
+	bool binary;          /* BODY=BINARYMIME as well */
 	struct mail_downgrade *plan; /* the message made fit for this peer; NULL: it goes as it is */
 	struct client_content content;
 };
@@ -136,6 +138,12 @@ bool client_address_ascii(struct str address);
 void client_address_put(const struct smtp_client *c, struct str address, struct buf *out);
 /* A result that says of an address that it cannot be. */
 void client_address_result(struct smtp_client *c, struct smtp_result *res, enum smtp_phase phase, struct str address);
+
+/* client_admit.c */
+/* Everything that can be decided without the peer: what is refused has its result. Returns false when no recipient is left. */
+bool client_admit(struct smtp_client *c);
+/* Octets of the content as they will be sent, dots apart. */
+uint64_t client_size(const struct smtp_client *c);
 
 /* client_mail.c */
 /* Gives all the others this result, of ours and permanent; returns false. */

@@ -11,6 +11,7 @@ from certs import Authority
 
 MESSAGES = 160      # under way at a time: each that failed waits for a second or two
 RCPTS = ("one", "two")
+CHUNKS = ["PIPELINING", "8BITMIME", "CHUNKING", "BINARYMIME"]
 DOMAINS = 40        # over which they are spread where a domain that fails is left alone
 
 
@@ -145,7 +146,7 @@ def smarthost(t):
 
 def one_by_one(t):
     """A hop without PIPELINING: each command waits for its reply."""
-    cut_everywhere(t, hops.Smarthosts, extensions=["8BITMIME"], step=3)
+    cut_everywhere(t, hops.Smarthosts, extensions=["8BITMIME"])
 
 
 def lmtp(t):
@@ -159,7 +160,7 @@ def within_tls(t):
 
 def one_chunk(t):
     """Binary content by BDAT: no last dot, the octets counted."""
-    cut_everywhere(t, hops.Smarthosts, extensions=["PIPELINING", "8BITMIME", "CHUNKING", "BINARYMIME"], binary=True, step=5)
+    cut_everywhere(t, hops.Smarthosts, extensions=CHUNKS, binary=True)
 
 
 def internet(t):
@@ -170,5 +171,13 @@ def internet_tls(t):
     cut_everywhere(t, hops.Internet, tls=True, step=23)
 
 
+def internet_chunk(t):
+    cut_everywhere(t, hops.Internet, extensions=CHUNKS, binary=True, step=11)
+
+
+def chunk_tls(t):
+    cut_everywhere(t, hops.Internet, tls=True, extensions=CHUNKS, binary=True, step=23)
+
+
 if __name__ == "__main__":
-    pepsi.main(__file__, [smarthost, one_by_one, lmtp, within_tls, one_chunk, internet, internet_tls])
+    pepsi.main(__file__, [smarthost, one_by_one, lmtp, within_tls, one_chunk, internet, internet_tls, internet_chunk, chunk_tls])

@@ -1,7 +1,8 @@
 """Other people's servers as next hops: Postfix, Exim, OpenSMTPD and aiosmtpd by SMTP (relay-to-smarthost, and relay-to-internet), Dovecot by LMTP, each
 in plain text and within TLS. What they got is what was sent, octet for octet: content with all that goes wrong on the way, addresses in another
 script, the parameters of DSN; who does not offer one of these gets what can be given without, or the sender hears of it. The first three hand on to a
-hop that keeps what it is told, and it is asked; what they say of the session they write into their trace."""
+hop that keeps what it is told, and it is asked; what they say of the session they write into their trace. Who offers CHUNKING gets all of it by BDAT, too,
+and says so in his log, if he ever does."""
 import json
 import os
 import re
@@ -180,25 +181,29 @@ def talk(t, kind):
     tls = lmtp or can_tls(ways["tls"].port, ca)
     if not lmtp:  # by relay-to-internet: TLS where it is offered and can be had
         ways["mx"] = ways["tls"]
-        dns = dnslab.Lab({"mx.test": {"MX": ["10 host.mx.test"]}, "host.mx.test": {"A": ["127.0.0.1"]}})
+        dns = dnslab.Lab({**{w + ".test": {"MX": ["10 host.mx.test"]} for w in ("mx", "bdatmx")}, "host.mx.test": {"A": ["127.0.0.1"]}})
         t.cleanup(dns.close)
     if not tls:
         del ways["tls"]
+    if "CHUNKING" in offered(ways["plain"].port, lmtp):
+        ways.update({"bdat" + w: peer for w, peer in ways.items()})
     stages = [pepsi.route("init", [(w + ".test", "to-" + w) for w in ways], "back"),
               pepsi.smarthost("back", back.port, bounce=None), pepsi.bounce()]
     for w, peer in ways.items():
-        if w == "mx":
-            stages.append("[stage-to-mx]\nPROGRAM = pepsi-stage-relay-to-internet\nPORT = %d\nALLOW_LOOPBACK = YES\nBOUNCE_STAGE = bounce\n"
-                          "RETRY_MIN = 1 s\nRETRY_MAX = 2 s\n\n" % peer.port)
+        chunks = "CHUNKING = always\n" if w.startswith("bdat") else ""
+        if w.endswith("mx"):
+            stages.append("[stage-to-%s]\nPROGRAM = pepsi-stage-relay-to-internet\nPORT = %d\nALLOW_LOOPBACK = YES\nBOUNCE_STAGE = bounce\n"
+                          "RETRY_MIN = 1 s\nRETRY_MAX = 2 s\n%s\n" % (w, peer.port, chunks))
             continue
-        text = (pepsi.lmtp if lmtp else pepsi.smarthost)("to-" + w, peer.port, "TLS = require\nTLS_CA_FILE = %s\n" % ca.cert if w == "tls" else "")
-        stages.append(text.replace("TLS = none\n", "") if w == "tls" else text)
+        text = (pepsi.lmtp if lmtp else pepsi.smarthost)("to-" + w, peer.port, chunks + ("TLS = require\nTLS_CA_FILE = %s\n" % ca.cert if w.endswith("tls") else ""))
+        stages.append(text.replace("TLS = none\n", "") if w.endswith("tls") else text)
     d = pepsi.Pepsid(t, "".join(stages), pepsi="ALLOW_FUSION = NO\n",
                      more="" if lmtp else "[pepsi-dns]\nSERVERS = %s\n" % dns.server)
     within_tls = 0
     for w, peer in ways.items():
         keys = offered(peer.port, lmtp)
-        pepsi.check(w == "plain" or "STARTTLS" in keys, "%s offers no TLS: %s" % (name, keys))
+        plain = w.endswith("plain")
+        pepsi.check(plain or "STARTTLS" in keys, "%s offers no TLS: %s" % (name, keys))
         rcpt, sent, relayed = "someone@%s.test" % w, {}, 0
 
         def send(token, to=rcpt, more=b"", params="BODY=8BITMIME", rcpt_params="", **kw):
@@ -230,7 +235,7 @@ def talk(t, kind):
         for token, m in got.items():
             problem = pepsi.below_trace(m.data, sent[token])
             pepsi.check(problem is None, "%s: %s %s" % (name, token, problem))
-            pepsi.check(m.tls == (w != "plain" and tls), "%s: %s: TLS: %s, %r" % (name, token, m.tls, m.data[:400]))
+            pepsi.check(m.tls == (tls and not plain), "%s: %s: TLS: %s, %r" % (name, token, m.tls, m.data[:400]))
         body = got["body-" + w]
         hands_on = isinstance(peer, HandsOn)
         if hands_on and "DSN" in keys:
@@ -245,19 +250,25 @@ def talk(t, kind):
             m = got["utf8-" + w]
             pepsi.check(m.rcpts[0][0] == utf8 and (not m.mail_params or has(m.mail_params, "SMTPUTF8")), "%s: %s %s" % (name, m.mail_params, m.rcpts))
         else:
-            pepsi.wait_for("the report of what it cannot take", lambda: [r for r in reports(back) if "5.6.7" in r and w + ".test" in r], 30)
-        within_tls += len(got) if w != "plain" and tls else 0
-        pepsi.say("      %-9s %-5s %d messages; offers %s" % (name, w, len(got), " ".join(keys)))
+            pepsi.wait_for("the report of what it cannot take", lambda: [r for r in reports(back) if "5.6.7" in r and "@%s.test" % w in r], 30)
+        within_tls += len(got) if tls and not plain else 0
+        pepsi.say("      %-11s %-9s %d messages; offers %s" % (name, w, len(got), " ".join(keys)))
         wanted_reports = len(refused) + relayed
-        pepsi.check(len([r for r in reports(back) if w + ".test" in r]) == wanted_reports, "%s: reports: %s" % (name, reports(back)))
+        pepsi.check(len([r for r in reports(back) if "@%s.test" % w in r]) == wanted_reports, "%s: reports: %s" % (name, reports(back)))
     d.wait_empty(20)
     with open(d.log, errors="replace") as f:
         text = f.read()
     # (an exchanger may say that there are too many connections for now)
     twice = [x for x in re.findall("deferred to=.*", text) if " code=421 " not in x]
     pepsi.check(not twice, "something was tried twice: %s" % twice[:3])
-    pepsi.check(len(re.findall(r"relayed to=<\S+@(?:tls|mx)\.test>.* tls=\"?TLSv1\.[23] ", text)) == within_tls, "not all within TLS")
+    pepsi.check(len(re.findall(r"relayed to=<\S+@\S*(?:tls|mx)\.test>.* tls=\"?TLSv1\.[23] ", text)) == within_tls, "not all within TLS")
+    lines = re.findall(r"relayed to=<\S+@(\w+)\.test>(.*)", text)
+    pepsi.check(not [x for w, x in lines if (" chunked=yes" in x) != (w.startswith("bdat"))], "BDAT or not: %s" % [x for x in lines][:3])
     d.stop()
+    if kind in (Postfix, Exim):  # they tell who came with chunks, Postfix at the session's end
+        sign = r" bdat=\d+" if kind is Postfix else r" <= .* K .*id=\S*-bdat"
+        for w in ("plain", "tls"):
+            pepsi.wait_for("%s tells of chunks" % name, lambda w=w: re.search(sign, ways[w].texts()), 30)
 
 
 def to_postfix(t):

@@ -130,7 +130,7 @@ static size_t run(const struct script *s, size_t split, size_t chunk)
 	assert_non_null(r.c);
 	r.msg = (struct smtp_client_msg){ .mail_from = z(s->from), .headers = z(s->headers), .body = z(s->body),
 		.rcpts = r.rcpts, .ret = z(s->ret), .envid = z(s->envid), .body_8bit = s->body_8bit,
-		.smtputf8 = s->smtputf8, .body_binary = s->binary, .require_tls = s->require_tls, .has_priority = s->urgent, .priority = 4, .whole = s->whole, .downgrade = s->downgrade,
+		.smtputf8 = s->smtputf8, .body_binary = s->binary, .require_tls = s->require_tls, .has_priority = s->urgent, .priority = 4, .whole = s->whole, .downgrade = s->downgrade, .chunking = s->chunking,
 		.deliver_mode = s->urgent ? 'R' : 0, .deliver_by = 60 };
 	while (r.msg.n_rcpts < MAX_RCPTS && str_word(&to, " ", &word)) {
 		r.rcpts[r.msg.n_rcpts].notify = z(s->notify);

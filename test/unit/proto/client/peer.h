@@ -31,6 +31,7 @@ struct script {
 	bool binary, require_tls, urgent; /* urgent: priority 4, back within 60 s */
 	bool whole;
 	enum smtp_downgrade downgrade;
+	enum smtp_chunking chunking;
 	bool implicit;       /* TLS from the start */
 	const struct smtp_client_auth *auth; /* sign in before the first message */
 };
