@@ -284,6 +284,11 @@ def every_way(t):
     steer(d)
     for s in sink.values():
         s.script = {}
+    # a pending message is put off with another one only while a destination takes nothing (e2e/put_off); here one that no stage takes meanwhile
+    put = sql(d, "SELECT pepsi.workqueue_inject('elsewhere', 'a@example.test', '{x@far.test}', 'H: x', '')")
+    off = sql(d, "SELECT pepsi.workqueue_put_off('{elsewhere}', '{far.test}', '{60}', '{1000}', '{why}', '{432000}', 3600, 10)")
+    pepsi.check(off == "1", "%s were put off" % off)
+    sql(d, "DELETE FROM pepsi.workqueue WHERE id = %d" % int(put))
     missing = {k for k in p.written if k not in NO_ROW and not (pepsi.SANITIZED and k in NOT_SANITIZED)}
     seen = {}
 
